@@ -1,0 +1,1 @@
+"""Everything that decides: rules, exact solvers, learned policies and their training."""

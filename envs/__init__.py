@@ -1,0 +1,1 @@
+"""Scheduling problems: instances, objectives, simulation; no learning in here."""

@@ -1,0 +1,1 @@
+"""Families of instances and their registry."""

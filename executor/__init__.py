@@ -1,0 +1,1 @@
+"""From decisions to running work."""
