@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from hetsched.envs import checks
-from hetsched.envs.checks import BoolArray, FloatArray, IntArray
 from hetsched.envs.validation import validated
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
+
+    from hetsched.envs.checks import BoolArray, FloatArray, IntArray
 
 # Fields left out are filled in by __post_init__; their annotations say what they hold afterwards.
 DEFAULT: Any = None

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hetsched.envs import checks
-from hetsched.envs.checks import IntArray
 
 if TYPE_CHECKING:
+    from hetsched.envs.checks import IntArray
     from hetsched.envs.instance import Instance
 
 DUE_MEND = "give 0 if it is already overdue, infinity if there is none"
