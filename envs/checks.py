@@ -104,7 +104,7 @@ def names(field: str, value: Any, number: int, of: str) -> tuple[str, ...]:
     Raises:
         ValueError: not a sequence of so many strings.
     """
-    if value is None or (not isinstance(value, str) and len(value) == 0):
+    if value is None:
         return tuple(f"{of} {index}" for index in range(number))
     if isinstance(value, str) or not isinstance(value, Sequence | np.ndarray):
         raise ValueError(f"{field} is {value!r}; give a sequence of {number} strings")
@@ -112,6 +112,8 @@ def names(field: str, value: Any, number: int, of: str) -> tuple[str, ...]:
     for index, one in enumerate(result):
         if not isinstance(one, str):
             raise ValueError(f"{field}[{index}] is {one!r}; give a string")
+        if "\0" in one:  # numpy would drop it from the end of a string without a word
+            raise ValueError(f"{field}[{index}] is {one!r}; give a string without null characters")
     if len(result) != number:
         raise ValueError(f"{field} has {len(result)} entries; give {number}, one per {of}")
     return result

@@ -180,12 +180,12 @@ class _Checker:
             # Where the gap is negative, another rule has spoken already.
             short = (gap < self.needed[jobs] - self.slack) & (gap >= -self.slack)
             for at in np.flatnonzero(short).tolist():
-                job, after = int(jobs[at]), "the machine is available"
+                job, since = int(jobs[at]), "the initial occupation ends"
                 if at:
-                    after = f"{self._job(int(jobs[at - 1]))} ends"
+                    since = f"{self._job(int(jobs[at - 1]))} ends"
                 yield (
-                    f"{self._job(job)} starts on {self._machine(machine)} {gap[at]:g} after "
-                    f"{after}, but its set-up takes {self.needed[job]:g}"
+                    f"{self._job(job)} starts {gap[at]:g} after {since} on "
+                    f"{self._machine(machine)}, but its set-up takes {self.needed[job]:g}"
                 )
 
     def precedence(self) -> Iterator[str]:

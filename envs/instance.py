@@ -138,14 +138,12 @@ class Instance:
         checks.refuse("processing_times", matrix, edges & (matrix <= 0), "give a positive duration")
         jobs, machines = np.nonzero(edges)  # row by row: sorted by job
         for name in ("demand", "actual_times"):
-            if others.get(name) is not None and np.ndim(others[name]) == 2:
-                values = np.asarray(others[name])
-                if values.shape != matrix.shape:
-                    raise ValueError(
-                        f"{name} has shape {values.shape}; give {matrix.shape}, as "
-                        "processing_times has"
-                    )
-                others[name] = values[edges]
+            if others.get(name) is None:
+                continue
+            values = checks.numbers(name, others[name])
+            if values.ndim == 2:
+                axes = "as processing_times has"
+                others[name] = checks.floats(name, values, matrix.shape, axes)[edges]
         return cls(
             num_jobs=matrix.shape[0],
             num_machines=matrix.shape[1],

@@ -75,7 +75,7 @@ def _machines(raw: Instance, machines: int) -> dict[str, Any]:
 
 
 def _modes(raw: Instance, jobs: int, machines: int, capacity: IntArray) -> dict[str, Any]:
-    modes = np.size(raw.mode_jobs)
+    modes = checks.numbers("mode_jobs", raw.mode_jobs).size
     shape, axes = (modes,), "one per mode, as mode_jobs has"
     job = checks.integers("mode_jobs", raw.mode_jobs, shape, "a list of modes")
     machine = checks.integers("mode_machines", raw.mode_machines, shape, axes)
@@ -134,7 +134,8 @@ def _setups(raw: Instance, jobs: int, machines: int, capacity: IntArray) -> Any:
 
 def _precedence(raw: Instance, jobs: int) -> dict[str, Any]:
     arcs = np.zeros((2, 0), np.int64) if raw.precedence is None else raw.precedence
-    number = np.shape(arcs)[1] if np.ndim(arcs) == 2 else 0
+    arcs = checks.numbers("precedence", arcs)
+    number = arcs.shape[1] if arcs.ndim == 2 else 0
     arcs = checks.integers("precedence", arcs, (2, number), "a row of jobs before a row of jobs")
     checks.check_indices("precedence", arcs, jobs, "job")
     pairs = arcs[0] * jobs + arcs[1]
