@@ -1,0 +1,163 @@
+"""Checkpoints: safetensors with JSON metadata; nothing in them is ever executed."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+
+from hetsched.agents.learned import LearnedPolicy
+from hetsched.envs.graph import (
+    GLOBAL_FEATURES,
+    JOB_FEATURES,
+    MACHINE_FEATURES,
+    MODE_FEATURES,
+)
+from hetsched.gnn.network import NetworkConfig, SchedulingNetwork
+
+FORMAT = "hetsched-policy"
+VERSION = 1
+
+
+class CheckpointError(ValueError):
+    """A file that is no usable checkpoint; the message says why and what to do."""
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A network and what is known about it.
+
+    Attributes:
+        network: weights loaded, in evaluation mode.
+        metadata: scenario, objective, training provenance, and whatever the trainer added.
+    """
+
+    network: SchedulingNetwork
+    metadata: dict[str, Any]
+
+
+def feature_names() -> dict[str, list[str]]:
+    """The features a network reads; a checkpoint made for others is refused."""
+    return {
+        "jobs": list(JOB_FEATURES),
+        "machines": list(MACHINE_FEATURES),
+        "modes": list(MODE_FEATURES),
+        "overall": list(GLOBAL_FEATURES),
+    }
+
+
+def save_checkpoint(
+    path: str | Path, network: SchedulingNetwork, metadata: Mapping[str, Any]
+) -> None:
+    """Write the network and its metadata; the file appears whole or not at all.
+
+    Args:
+        path: ends in .safetensors; its folder exists.
+        metadata: JSON-serialisable; ``scenario`` and ``objective`` are expected by the loaders.
+    """
+    path = Path(path)
+    header = {
+        "format": FORMAT,
+        "version": VERSION,
+        "network": asdict(network.config),
+        "features": feature_names(),
+        "metadata": dict(metadata),
+    }
+    weights = {
+        name: value.detach().cpu().contiguous() for name, value in network.state_dict().items()
+    }
+    temporary = path.with_name(path.name + ".partial")
+    save_file(weights, temporary, metadata={"hetsched": json.dumps(header)})
+    os.replace(temporary, path)
+
+
+def load_checkpoint(path: str | Path) -> Checkpoint:
+    """Read a checkpoint.
+
+    Raises:
+        CheckpointError: the file is absent, truncated, no safetensors file, not hetsched's, of
+            another format version, made for other features, or its weights do not fit.
+    """
+    path = Path(path)
+    if not path.is_file():
+        raise CheckpointError(f"there is no checkpoint at {path}; check the path")
+    try:
+        with safe_open(path, framework="pt") as file:
+            header = _read_header(path, file.metadata())
+            weights = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    except SafetensorError as error:
+        raise CheckpointError(
+            f"{path} is truncated or not a safetensors file; train again or copy it anew"
+        ) from error
+    try:
+        network = SchedulingNetwork(NetworkConfig(**header["network"]))
+        network.load_state_dict(weights, strict=True)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise CheckpointError(
+            f"the weights in {path} do not fit the network it describes; train it again"
+        ) from error
+    if not all(bool(value.isfinite().all()) for value in weights.values()):
+        raise CheckpointError(f"{path} holds weights that are not numbers; train it again")
+    return Checkpoint(network.eval(), header["metadata"])
+
+
+def _read_header(path: Path, metadata: Mapping[str, str] | None) -> dict[str, Any]:
+    raw = (metadata or {}).get("hetsched")
+    if raw is None:
+        raise CheckpointError(
+            f"{path} holds tensors but no hetsched policy; give a checkpoint from train.py"
+        )
+    try:
+        header = json.loads(raw)
+        known = header["format"] == FORMAT and isinstance(header["version"], int)
+        complete = all(isinstance(header[key], dict) for key in ("network", "features", "metadata"))
+    except (json.JSONDecodeError, KeyError, TypeError):
+        known = complete = False
+    if not (known and complete):
+        raise CheckpointError(f"the description inside {path} cannot be read; train it again")
+    if header["version"] != VERSION:
+        age = "an older" if header["version"] < VERSION else "a newer"
+        raise CheckpointError(
+            f"{path} has {age} format ({header['version']}, this hetsched reads {VERSION}); "
+            "train it again or use the matching hetsched"
+        )
+    if header["features"] != feature_names():
+        raise CheckpointError(
+            f"{path} was trained on other features than this hetsched computes; train it again"
+        )
+    return dict(header)
+
+
+def resolve_policy(name_or_path: str) -> Path:
+    """The file of a checkpoint path or of a policy that ships with hetsched, by its name.
+
+    Raises:
+        CheckpointError: neither exists.
+    """
+    path = Path(name_or_path)
+    if path.exists() or path.suffix == ".safetensors":
+        return path
+    shipped = Path(str(resources.files("hetsched.checkpoints")))
+    candidate = shipped / f"{name_or_path}.safetensors"
+    if candidate.is_file():
+        return candidate
+    names = ", ".join(sorted(one.stem for one in shipped.glob("*.safetensors"))) or "none"
+    raise CheckpointError(
+        f"{name_or_path!r} is neither a file nor a shipped policy (shipped: {names})"
+    )
+
+
+def load_policy(name_or_path: str | Path, name: str = "learned") -> LearnedPolicy:
+    """A policy ready to decide, from a checkpoint path or a shipped policy's name.
+
+    Raises:
+        CheckpointError: see :func:`load_checkpoint`.
+    """
+    return LearnedPolicy(load_checkpoint(resolve_policy(str(name_or_path))).network, name)

@@ -1,0 +1,155 @@
+"""Supervised warm start: learn from a teacher, then let PPO go on from there."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from hetsched.agents.policy import Policy
+from hetsched.agents.teachers import RuleTeacher, Teacher, annealing_teacher
+from hetsched.envs.graph import Graph, observe
+from hetsched.envs.problem import Problem
+from hetsched.envs.scenarios import Scenario
+from hetsched.envs.simulator import State
+from hetsched.gnn.network import SchedulingNetwork
+
+
+@dataclass(frozen=True)
+class ImitationConfig:
+    """Supervised warm start.
+
+    Attributes:
+        decisions: labelled decisions to learn from; 0 skips the warm start.
+        teacher: ``"annealing"`` (plans without precedence), or the name of a rule.
+        instances: drawn per round.
+        moves_per_job: annealing effort per job.
+        learning_rate: at the start; falls along a cosine to a hundredth.
+        batch_size: decisions per gradient step.
+        epochs: passes over the decisions of a round.
+        explore: share of decisions drawn from the student where the teacher is a rule, so that it
+            learns to mend its own mistakes (DAgger, Ross et al. 2011).
+    """
+
+    decisions: int = 0
+    teacher: str = "annealing"
+    instances: int = 64
+    moves_per_job: int = 4000
+    learning_rate: float = 2e-3
+    batch_size: int = 512
+    epochs: int = 2
+    explore: float = 0.5
+
+    def __post_init__(self) -> None:
+        if self.decisions < 0:
+            raise ValueError(f"decisions must not be negative, got {self.decisions}")
+        for name in ("instances", "moves_per_job", "batch_size", "epochs"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
+        if not 0.0 <= self.explore <= 1.0:
+            raise ValueError(f"explore must lie in 0..1, got {self.explore}")
+
+
+class Imitation:
+    """The warm start, one round at a time, so that the caller can validate, save and stop.
+
+    A round draws instances of one size, walks through them under the teacher's eye and learns
+    from every decision met: the loss is minus the logarithm of the probability of the set of right
+    actions.  Where several are right the student chooses among them, so it may settle on an order
+    of its own.
+
+    Args:
+        network: trained in place.
+        scenario, sizes: what to draw; sizes in turn.
+        config: see :class:`ImitationConfig`.
+        seed: round ``i`` draws its instances from (seed, i) alone.
+        rule: the teacher where it is not annealing.
+    """
+
+    def __init__(
+        self,
+        network: SchedulingNetwork,
+        scenario: Scenario,
+        sizes: Sequence[tuple[int, int]],
+        config: ImitationConfig,
+        seed: int,
+        rule: Policy | None = None,
+    ) -> None:
+        self.network, self.scenario, self.sizes = network, scenario, tuple(sizes)
+        self.config, self.seed, self.rule = config, seed, rule
+        self.optimizer = torch.optim.Adam(network.parameters(), lr=config.learning_rate)
+        self.round, self.decisions = 0, 0
+
+    @property
+    def finished(self) -> bool:
+        return self.decisions >= self.config.decisions
+
+    def step(self) -> dict[str, float]:
+        """One round; returns ``loss`` and ``agreement`` (how often the favourite was right)."""
+        jobs, machines = self.sizes[self.round % len(self.sizes)]
+        rng = np.random.default_rng([self.seed, self.round, 1])
+        problem = Problem.from_instances(
+            [self.scenario.generate(rng, jobs, machines) for _ in range(self.config.instances)]
+        )
+        graph, targets = self._walk(problem, int(rng.integers(2**31)))
+        part = min(1.0, self.decisions / max(1, self.config.decisions))
+        factor = 0.01 + 0.99 * 0.5 * (1 + np.cos(np.pi * part))
+        for group in self.optimizer.param_groups:
+            group["lr"] = self.config.learning_rate * factor
+        metrics = self._learn(graph, targets, rng)
+        self.round += 1
+        self.decisions += len(targets)
+        return metrics
+
+    def _teacher(self, problem: Problem, seed: int) -> Teacher:
+        if self.rule is not None:
+            return RuleTeacher(self.rule)
+        return annealing_teacher(
+            problem, self.scenario.objective, self.config.moves_per_job, seed
+        )
+
+    @torch.no_grad()
+    def _walk(self, problem: Problem, seed: int) -> tuple[Graph, Tensor]:
+        """Every decision met (D rows) and its right actions (D, J * K + 1)."""
+        teacher = self._teacher(problem, seed)
+        generator = torch.Generator().manual_seed(seed)
+        state = State.initial(problem, self.scenario.objective, self.scenario.deciding)
+        graphs, targets = [], []
+        explores = torch.rand(problem.batch_size, generator=generator) < self.config.explore
+        while not bool(state.done.all()):
+            graph, right = observe(state), teacher.targets(state)
+            live = ~state.done
+            graphs.append(graph.rows(live))
+            targets.append(right[live])
+            scores = self.network(graph)[0]
+            allowed = right
+            if self.rule is not None:  # the student's own way, with the teacher's comments
+                allowed = torch.where(explores[:, None], graph.legal, right)
+            allowed = torch.where(live[:, None], allowed, graph.legal)
+            probabilities = scores.masked_fill(~allowed, -torch.inf).softmax(1)
+            state.step(torch.multinomial(probabilities, 1, generator=generator).squeeze(1))
+        return Graph.concatenate(graphs), torch.cat(targets)
+
+    def _learn(self, graph: Graph, targets: Tensor, rng: np.random.Generator) -> dict[str, float]:
+        losses, right = [], []
+        size = self.config.batch_size
+        for _ in range(self.config.epochs):
+            order = torch.from_numpy(rng.permutation(len(targets)))
+            for begin in range(0, max(1, len(order) - size // 2), size):
+                rows = order[begin : begin + size]
+                logits = self.network(graph.rows(rows))[0].log_softmax(1)
+                wanted = targets[rows]
+                loss = -logits.masked_fill(~wanted, -torch.inf).logsumexp(1).mean()
+                self.optimizer.zero_grad()
+                loss.backward()
+                torch.nn.utils.clip_grad_norm_(self.network.parameters(), 1.0)
+                self.optimizer.step()
+                losses.append(loss.item())
+                favourite = logits.argmax(1, keepdim=True)
+                right.append(wanted.gather(1, favourite).float().mean().item())
+        return {"loss": float(np.mean(losses)), "agreement": float(np.mean(right))}
+
+

@@ -1,0 +1,28 @@
+"""LearnedPolicy: a trained network behind the signature that all policies share."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from hetsched.envs.graph import observe
+from hetsched.envs.simulator import State
+from hetsched.gnn.network import SchedulingNetwork
+
+
+class LearnedPolicy:
+    """Scores are the network's logits.
+
+    Args:
+        network: put into evaluation mode.
+        name: how tables call it.
+    """
+
+    def __init__(self, network: SchedulingNetwork, name: str = "learned") -> None:
+        self.network, self.name = network.eval(), name
+
+    @torch.inference_mode()
+    def scores(self, state: State) -> Tensor:
+        """(B, J * K + 1) float32, minus infinity at illegal actions."""
+        scores, _ = self.network(observe(state))
+        return scores

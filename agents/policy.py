@@ -1,0 +1,70 @@
+"""The one signature of everything that decides: state in, a score per action out."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from hetsched.envs.simulator import State
+
+
+class Policy(Protocol):
+    """Scores actions; rules, networks, samplers and the deployed scheduler all look like this."""
+
+    name: str
+
+    def scores(self, state: State) -> Tensor:
+        """(B, J * K + 1) real numbers, higher is better; entries of illegal actions are ignored."""
+        ...
+
+
+def masked_scores(policy: Policy, state: State) -> Tensor:
+    """(B, J * K + 1): the policy's scores, minus infinity at illegal actions.
+
+    Raises:
+        ValueError: a legal action has no number as its score.
+    """
+    mask = state.mask()
+    scores = policy.scores(state).masked_fill(~mask, -torch.inf)
+    if bool(scores.isnan().any()):
+        raise ValueError(f"policy {policy.name!r} gave NaN as a score; do not use it")
+    return scores
+
+
+def act(policy: Policy, state: State) -> Tensor:
+    """(B,) int64: the best legal action of each row, the first of equals."""
+    return masked_scores(policy, state).argmax(1)
+
+
+def sample(policy: Policy, state: State, generator: torch.Generator | None = None) -> Tensor:
+    """(B,) int64: actions drawn from the softmax of the scores."""
+    probabilities = masked_scores(policy, state).float().softmax(1)
+    return torch.multinomial(probabilities, 1, generator=generator).squeeze(1)
+
+
+def rollout(
+    policy: Policy,
+    state: State,
+    *,
+    sampled: Tensor | bool = False,
+    generator: torch.Generator | None = None,
+) -> State:
+    """Decide until every row is done; the state is moved in place and returned.
+
+    Args:
+        sampled: (B,) bool or one bool: rows that draw from the softmax instead of the argmax.
+    """
+    draws = torch.as_tensor(sampled, device=state.done.device).expand(state.done.shape)
+    while not bool(state.done.all()):
+        if not bool(draws.any()):
+            actions = act(policy, state)
+        elif bool(draws.all()):
+            actions = sample(policy, state, generator)
+        else:
+            scores = masked_scores(policy, state)
+            drawn = torch.multinomial(scores.float().softmax(1), 1, generator=generator).squeeze(1)
+            actions = torch.where(draws, drawn, scores.argmax(1))
+        state.step(actions)
+    return state

@@ -1,0 +1,256 @@
+"""PPO through stable-baselines3, the only module that imports it.
+
+What is ours: the observation is a padded graph, masks are applied to the logits inside the policy,
+and the advantage of a decision is taken relative to the other rollouts of the same instance.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from gymnasium import spaces
+from numpy.typing import NDArray
+from stable_baselines3 import PPO
+from stable_baselines3.common.buffers import DictRolloutBuffer
+from stable_baselines3.common.callbacks import BaseCallback
+from stable_baselines3.common.logger import Logger
+from stable_baselines3.common.policies import ActorCriticPolicy
+from stable_baselines3.common.type_aliases import DictRolloutBufferSamples
+from stable_baselines3.common.vec_env import VecEnv
+from torch import Tensor, nn
+
+from hetsched.envs.observation import (
+    Extent,
+    arrays_from_graph,
+    graph_from_tensors,
+    observation_space,
+)
+from hetsched.envs.vector import VectorEnvironment
+from hetsched.gnn.network import NetworkConfig, SchedulingNetwork
+
+Observation = dict[str, NDArray[Any]]
+
+
+@dataclass(frozen=True)
+class PPOConfig:
+    """Proximal policy optimisation (Schulman et al. 2017), as stable-baselines3 names its options.
+
+    Attributes:
+        n_steps: decisions per row and rollout.
+        batch_size: decisions per gradient step.
+        n_epochs: passes over a rollout.
+        learning_rate: at the start; falls linearly to a tenth.
+        clip_range: of the probability ratio.
+        ent_coef, vf_coef: weights of the entropy bonus and of the value loss.
+        gae_lambda: of generalised advantage estimation; gamma is 1, as rewards add up to the cost.
+        max_grad_norm: gradient clipping.
+        target_kl: an epoch stops beyond 1.5 times this divergence.
+    """
+
+    n_steps: int = 40
+    batch_size: int = 1024
+    n_epochs: int = 4
+    learning_rate: float = 3e-4
+    clip_range: float = 0.2
+    ent_coef: float = 0.003
+    vf_coef: float = 0.5
+    gae_lambda: float = 0.98
+    max_grad_norm: float = 0.5
+    target_kl: float = 0.03
+
+    def __post_init__(self) -> None:
+        for name in ("n_steps", "batch_size", "n_epochs"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
+        for name in ("learning_rate", "clip_range", "max_grad_norm", "target_kl"):
+            if not getattr(self, name) > 0:
+                raise ValueError(f"{name} must be positive, got {getattr(self, name)}")
+
+
+class GraphVecEnv(VecEnv):
+    """stable-baselines3's view of a :class:`VectorEnvironment`; observations are padded graphs."""
+
+    def __init__(self, environment: VectorEnvironment, extent: Extent) -> None:
+        self.environment, self.extent = environment, extent
+        self.render_mode = None
+        self._actions: NDArray[np.int64]
+        super().__init__(
+            environment.batch_size, observation_space(extent), spaces.Discrete(extent.num_actions)
+        )
+
+    def reset(self) -> Observation:
+        return arrays_from_graph(self.environment.reset(), self.extent)
+
+    def resume(self, saved: dict[str, Any]) -> Observation:
+        """Go to where a saved environment stood."""
+        return arrays_from_graph(self.environment.load_state_dict(saved), self.extent)
+
+    def step_async(self, actions: NDArray[np.int64]) -> None:
+        self._actions = actions
+
+    def step_wait(self) -> tuple[Observation, NDArray[Any], NDArray[Any], list[dict[str, Any]]]:
+        actions = self.extent.to_problem(
+            torch.from_numpy(self._actions), self.environment.state.problem
+        )
+        step = self.environment.step(actions)
+        return (
+            arrays_from_graph(step.graph, self.extent),
+            step.rewards.float().numpy(),
+            step.done.numpy(),
+            [{} for _ in range(self.num_envs)],
+        )
+
+    def close(self) -> None:
+        pass
+
+    def get_attr(self, attr_name: str, indices: Any = None) -> list[Any]:
+        return [getattr(self, attr_name)] * self.num_envs
+
+    def set_attr(self, attr_name: str, value: Any, indices: Any = None) -> None:
+        setattr(self, attr_name, value)
+
+    def env_method(
+        self, method_name: str, *args: Any, indices: Any = None, **kwargs: Any
+    ) -> list[Any]:
+        raise AttributeError(f"rows of a GraphVecEnv have no method {method_name!r}")
+
+    def env_is_wrapped(self, wrapper_class: Any, indices: Any = None) -> list[bool]:
+        return [False] * self.num_envs
+
+
+class GraphPolicy(ActorCriticPolicy):
+    """An actor-critic around :class:`SchedulingNetwork`; illegal actions have probability zero."""
+
+    def __init__(
+        self,
+        *args: Any,
+        extent: Extent,
+        network: NetworkConfig | None = None,
+        weight_decay: float = 0.0,
+        **kwargs: Any,
+    ) -> None:
+        self.extent, self.network_config, self.weight_decay = extent, network, weight_decay
+        super().__init__(*args, **kwargs)
+
+    def _build(self, lr_schedule: Any) -> None:
+        self.network = SchedulingNetwork(self.network_config)
+        self.optimizer = torch.optim.Adam(self.network.parameters(), lr=lr_schedule(1), eps=1e-5)
+
+    def _distribution(self, obs: Any) -> tuple[torch.distributions.Categorical, Tensor]:
+        logits, values = self.network(graph_from_tensors(obs, self.extent))
+        return torch.distributions.Categorical(logits=logits, validate_args=False), values
+
+    def forward(self, obs: Any, deterministic: bool = False) -> tuple[Tensor, Tensor, Tensor]:
+        distribution, values = self._distribution(obs)
+        actions = distribution.logits.argmax(1) if deterministic else distribution.sample()
+        return actions, values[:, None], distribution.log_prob(actions)
+
+    def evaluate_actions(self, obs: Any, actions: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        distribution, values = self._distribution(obs)
+        logits, probabilities = distribution.logits, distribution.probs
+        entropy = -(probabilities * logits.masked_fill(probabilities == 0, 0.0)).sum(1)
+        return values[:, None], distribution.log_prob(actions.flatten()), entropy
+
+    def predict_values(self, obs: Any) -> Tensor:
+        return self._distribution(obs)[1][:, None]
+
+    def _predict(self, observation: Any, deterministic: bool = False) -> Tensor:
+        return self.forward(observation, deterministic)[0]
+
+
+class GroupBaselineBuffer(DictRolloutBuffer):
+    """A rollout buffer whose advantages are relative to the rollouts of the same instance.
+
+    Rows ``g * repeats .. (g + 1) * repeats - 1`` are at the same decision of the same instance
+    (:class:`VectorEnvironment`), so the mean of their advantages is an error that the critic makes
+    on the instance as a whole; it is subtracted.  Decisions of rows that were already done
+    (WAIT is all they have) teach nothing and are left out of the minibatches.
+    """
+
+    def __init__(self, *args: Any, repeats: int = 1, **kwargs: Any) -> None:
+        self.repeats = repeats
+        super().__init__(*args, **kwargs)
+
+    def compute_returns_and_advantage(
+        self, last_values: Tensor, dones: NDArray[np.bool_]
+    ) -> None:
+        super().compute_returns_and_advantage(last_values, dones)
+        real = self.observations["job_mask"].any(-1)  # (T, B)
+        if self.repeats > 1:
+            shape = (self.buffer_size, -1, self.repeats)  # (T, groups, repeats)
+            advantages, weight = self.advantages.reshape(shape), real.reshape(shape)
+            total = (advantages * weight).sum(2, keepdims=True)
+            mean = total / np.maximum(weight.sum(2, keepdims=True), 1)
+            self.advantages = (advantages - mean).reshape(self.advantages.shape)
+        # Rows are flattened row by row, as swap_and_flatten does.
+        self._real = np.flatnonzero(real.swapaxes(0, 1).reshape(-1))
+
+    def get(  # type: ignore[override]
+        self, batch_size: int | None = None
+    ) -> Generator[DictRolloutBufferSamples, None, None]:
+        if not self.generator_ready:
+            for key, value in self.observations.items():
+                self.observations[key] = self.swap_and_flatten(value)
+            for name in ("actions", "values", "log_probs", "advantages", "returns"):
+                setattr(self, name, self.swap_and_flatten(getattr(self, name)))
+            self.generator_ready = True
+        indices = np.random.permutation(self._real)
+        size = batch_size or len(indices)
+        for begin in range(0, max(1, len(indices) - size // 2), size):  # no tiny last batch
+            yield self._get_samples(indices[begin : begin + size])
+
+
+def make_ppo(
+    environment: VectorEnvironment,
+    extent: Extent,
+    config: PPOConfig,
+    network: NetworkConfig,
+    seed: int,
+    device: str = "cpu",
+) -> PPO:
+    """A stable-baselines3 PPO ready to ``learn`` on the environment."""
+    model = PPO(
+        GraphPolicy,
+        GraphVecEnv(environment, extent),
+        n_steps=config.n_steps,
+        batch_size=config.batch_size,
+        n_epochs=config.n_epochs,
+        learning_rate=lambda left: config.learning_rate * (0.1 + 0.9 * left),
+        gamma=1.0,
+        gae_lambda=config.gae_lambda,
+        clip_range=config.clip_range,
+        ent_coef=config.ent_coef,
+        vf_coef=config.vf_coef,
+        max_grad_norm=config.max_grad_norm,
+        target_kl=config.target_kl,
+        rollout_buffer_class=GroupBaselineBuffer,
+        rollout_buffer_kwargs={"repeats": environment.repeats},
+        policy_kwargs={"extent": extent, "network": network},
+        seed=seed,
+        device=device,
+    )
+    model.set_logger(Logger(folder=None, output_formats=[]))
+    return model
+
+
+def network_of(model: PPO) -> SchedulingNetwork:
+    """The network inside a model."""
+    policy = model.policy
+    assert isinstance(policy, GraphPolicy)
+    return policy.network
+
+
+__all__: Sequence[str] = (
+    "BaseCallback",
+    "GraphPolicy",
+    "GraphVecEnv",
+    "GroupBaselineBuffer",
+    "PPOConfig",
+    "make_ppo",
+    "network_of",
+    "nn",
+)

@@ -1,0 +1,90 @@
+"""Timing: the times that follow from a state, as believed and as they truly are."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+if TYPE_CHECKING:
+    from hetsched.envs.simulator import State
+
+INF = float("inf")
+
+
+class Timing:
+    """What follows from a state until its next transition, computed once and on demand.
+
+    ``believed`` times are what a policy may see; ``true`` times rule what happens.  They differ
+    only where actual durations differ from expected ones.
+    """
+
+    def __init__(self, state: State) -> None:
+        self.state = state
+
+    @cached_property
+    def visible(self) -> Tensor:
+        """(B, J) bool: known and not started."""
+        state = self.state
+        open_jobs = state.problem.job_mask & ~state.scheduled
+        if state.deciding == "plan":
+            return open_jobs
+        return open_jobs & (state.problem.release_times <= state.now[:, None])
+
+    @cached_property
+    def settled(self) -> Tensor:
+        """(B, J) bool: all predecessors have been scheduled."""
+        return self.state.open_predecessors == 0
+
+    @cached_property
+    def believed_free(self) -> Tensor:
+        """(B, J, K): time from which the slot's machine is expected to have room."""
+        state = self.state
+        free = state.room_from(state.believed_units)
+        return free if state.deciding == "plan" else free.clamp(min=state.now[:, None, None])
+
+    @cached_property
+    def true_free(self) -> Tensor:
+        """(B, J, K): time from which the slot's machine really has room."""
+        state = self.state
+        if not state.separate_beliefs:
+            return self.believed_free
+        return state.room_from(state.units).clamp(min=state.now[:, None, None])
+
+    @cached_property
+    def setup(self) -> Tensor | None:
+        """(B, J, K): set-up before the slot's job on its machine as it stands, None without."""
+        state, problem = self.state, self.state.problem
+        if problem.setup_times is None:
+            return None
+        batch = torch.arange(problem.batch_size, device=problem.device)[:, None, None]
+        job = torch.arange(problem.num_jobs, device=problem.device)[None, :, None]
+        machine = problem.mode_machines
+        last = state.last_job.gather(1, machine.flatten(1)).view_as(machine)  # (B, J, K)
+        return problem.setup_times[batch, last, job, machine]
+
+    @cached_property
+    def believed_start(self) -> Tensor:
+        """(B, J, K): expected start of processing, infinity at empty slots."""
+        ready = self.state.ready_on_slots(self.state.believed_ready)
+        start = torch.maximum(self.believed_free, ready)
+        if self.setup is not None:
+            start = start + self.setup
+        return start.masked_fill(~self.state.problem.mode_mask, INF)
+
+    @cached_property
+    def believed_end(self) -> Tensor:
+        return self.believed_start + self.state.problem.processing_times
+
+    @cached_property
+    def legal(self) -> Tensor:
+        """(B, J, K) bool: slots that may be chosen now."""
+        state, problem = self.state, self.state.problem
+        legal = problem.mode_mask & (self.visible & self.settled)[:, :, None]
+        if state.deciding == "plan":
+            return legal
+        now = state.now[:, None, None]
+        legal = legal & (state.ready_on_slots(state.ready) <= now)
+        return legal & (self.true_free <= now)

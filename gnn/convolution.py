@@ -1,0 +1,139 @@
+"""ModeConv: attention between jobs and machines along the modes that join them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch_geometric.nn import MessagePassing
+from torch_geometric.utils import softmax
+
+
+@dataclass(frozen=True, eq=False)
+class Layout:
+    """Which modes exist, and which machine each one uses.
+
+    Only visible jobs are listed: N of them over the whole batch, each with K mode slots.
+
+    Attributes:
+        mode_mask: (N, K) bool, slot holds a mode.
+        batch: (N,) int64, the instance of a job, not decreasing.
+        machine: (N, K) int64, machine of a slot numbered through the batch (b * M + k).
+        num_instances, num_machines: B and M.
+        dense: slot k is machine k of the job's instance.
+    """
+
+    mode_mask: Tensor
+    batch: Tensor
+    machine: Tensor
+    num_instances: int
+    num_machines: int
+    dense: bool
+
+    def on_modes(self, machines: Tensor) -> Tensor:
+        """(N, K, F): machine rows (B, M, F) at the modes that use them."""
+        if self.dense:
+            return machines[self.batch]
+        return machines.flatten(0, 1)[self.machine]
+
+
+class AttentionSum(MessagePassing):
+    """Softmax-weighted sum of messages at the node that each of them points to.
+
+    .. math:: x_i = \\sum_{e \\to i} \\mathrm{softmax}_{e \\to i}(a_e)\\, m_e
+
+    Shapes:
+        - messages (E, ..., H, D), logits (E, ..., H), target (E,) int64, number of nodes V
+        - output (V, ..., H, D), zero at nodes that nothing points to
+    """
+
+    def __init__(self) -> None:
+        super().__init__(aggr="add", node_dim=0)
+
+    def forward(self, messages: Tensor, logits: Tensor, target: Tensor, nodes: int) -> Tensor:
+        edge_index = torch.stack([target, target])  # messages live on edges; sources are unused
+        return self.propagate(edge_index, messages=messages, logits=logits, size=(nodes, nodes))
+
+    def message(self, messages: Tensor, logits: Tensor, index: Tensor, size_i: int) -> Tensor:
+        return softmax(logits, index, num_nodes=size_i)[..., None] * messages
+
+    def aggregate(self, inputs: Tensor, index: Tensor, dim_size: int) -> Tensor:
+        # index_add adds whole rows; scatter_add would expand the index to every element.
+        return inputs.new_zeros(dim_size, *inputs.shape[1:]).index_add(0, index, inputs)
+
+
+class ModeConv(nn.Module):
+    """One round of messages: jobs and machines meet on modes, and modes report back to both.
+
+    .. math::
+        m_e &= \\mathrm{ReLU}(W_e e + W_j h_j + W_k h_k), \\qquad e' = e + W_o m_e \\\\
+        h_j' &= h_j + \\mathrm{MLP}(h_j, \\textstyle\\sum_{e \\ni j} \\alpha_e m_e, P_j), \\qquad
+        h_k' = h_k + \\mathrm{MLP}(h_k, \\textstyle\\sum_{e \\ni k} \\beta_e m_e)
+
+    alpha is a softmax over the modes of a job, beta over the modes of a machine, each of a linear
+    map of the message, per head; P_j is what the precedence relation tells the job.
+
+    Shapes:
+        - jobs (N, d), machines (B, M, d), modes (N, K, d), told (N, d) or None
+        - output: the first three, updated
+    """
+
+    def __init__(self, hidden: int, heads: int) -> None:
+        super().__init__()
+        self.heads = heads
+        self.norm_jobs, self.norm_machines = nn.LayerNorm(hidden), nn.LayerNorm(hidden)
+        self.from_modes = nn.Linear(hidden, hidden)
+        self.from_jobs = nn.Linear(hidden, hidden, bias=False)
+        self.from_machines = nn.Linear(hidden, hidden, bias=False)
+        self.to_modes = nn.Linear(hidden, hidden)
+        self.attention = nn.Linear(hidden, 2 * heads)
+        self.to_jobs = _mlp(3 * hidden, hidden)
+        self.to_machines = _mlp(2 * hidden, hidden)
+        self.attention_sum = AttentionSum()
+
+    def forward(
+        self,
+        jobs: Tensor,
+        machines: Tensor,
+        modes: Tensor,
+        layout: Layout,
+        told: Tensor | None = None,
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        job_norm, machine_norm = self.norm_jobs(jobs), self.norm_machines(machines)
+        message = torch.relu(
+            self.from_modes(modes)
+            + self.from_jobs(job_norm)[:, None]
+            + layout.on_modes(self.from_machines(machine_norm))
+        )  # (N, K, d)
+        modes = modes + self.to_modes(message)
+        at_jobs, at_machines = self._aggregate(message, layout)
+        told = torch.zeros_like(job_norm) if told is None else told
+        jobs = jobs + self.to_jobs(torch.cat([job_norm, at_jobs, told], dim=-1))
+        machines = machines + self.to_machines(torch.cat([machine_norm, at_machines], dim=-1))
+        return jobs, machines, modes
+
+    def _aggregate(self, message: Tensor, layout: Layout) -> tuple[Tensor, Tensor]:
+        """(N, d) what each job hears and (B, M, d) what each machine hears."""
+        exists = layout.mode_mask[..., None]  # (N, K, 1)
+        lowest = torch.finfo(message.dtype).min
+        logits = self.attention(message).masked_fill(~exists, lowest)  # (N, K, 2 H)
+        for_jobs, for_machines = logits.chunk(2, dim=-1)  # (N, K, H) each
+        split = (message * exists).unflatten(-1, (self.heads, -1))  # (N, K, H, D)
+        # The modes of a job lie side by side: its softmax is over an axis.
+        at_jobs = (for_jobs.softmax(1)[..., None] * split).sum(1).flatten(1)
+        if layout.dense:  # all modes of a job travel together, one per machine
+            at_machines = self.attention_sum(
+                split, for_machines, layout.batch, layout.num_instances
+            ).flatten(2)  # (B, M, d)
+            return at_jobs, at_machines
+        nodes = layout.num_instances * layout.num_machines
+        keep = layout.mode_mask
+        at_machines = self.attention_sum(
+            split[keep], for_machines[keep], layout.machine[keep], nodes
+        )
+        return at_jobs, at_machines.view(layout.num_instances, layout.num_machines, -1)
+
+
+def _mlp(inputs: int, hidden: int) -> nn.Sequential:
+    return nn.Sequential(nn.Linear(inputs, hidden), nn.ReLU(), nn.Linear(hidden, hidden))
