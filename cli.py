@@ -1,0 +1,130 @@
+"""What the three command files share: one-sentence errors, and the settings of the process.
+
+Nothing here imports torch at the top, so that ``--help`` stays instant.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import platform
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+USER_ERROR_STATUS = 2
+INTERRUPTED_STATUS = 130  # 128 + SIGINT, what a shell reports for Ctrl-C
+
+# glibc's malloc.h
+_M_TRIM_THRESHOLD = -1
+_M_MMAP_THRESHOLD = -3
+_M_MMAP_MAX = -4
+_LARGEST_INT = 2**31 - 1  # mallopt takes a C int: 4 GB cannot be said, just under 2 GiB can
+
+
+class UserError(Exception):
+    """A mistake of the person at the keyboard; one sentence naming the thing and the mend."""
+
+
+@contextlib.contextmanager
+def user_input(what: str | None = None) -> Iterator[None]:
+    """Take every ValueError of the block for a mistake in what the user gave.
+
+    Use it around the reading of files and options only: a ValueError of the computation itself is
+    a bug, and a bug deserves its traceback.
+
+    Args:
+        what: the file or option that is read; the message starts with it.
+
+    Raises:
+        UserError: the block raised a ValueError.
+    """
+    try:
+        yield
+    except ValueError as error:
+        raise UserError(f"{what}: {error}" if what else str(error)) from error
+
+
+def run(main: Callable[[], object]) -> None:
+    """Call ``main``; a mistake of the user becomes one sentence on stderr instead of a traceback.
+
+    Mistakes are :class:`UserError`, the subclasses of ValueError that hetsched defines, and paths
+    that do not exist or cannot be used. Everything else is a bug and keeps its traceback.
+
+    Raises:
+        SystemExit: with status 2 after a mistake of the user, with 130 after Ctrl-C.
+    """
+    try:
+        main()
+    except KeyboardInterrupt:
+        _complain("stopped by Ctrl-C")
+        raise SystemExit(INTERRUPTED_STATUS) from None
+    except (UserError, ValueError, OSError) as error:
+        sentence = _mistake(error)
+        if sentence is None:
+            raise
+        _complain(sentence)
+        raise SystemExit(USER_ERROR_STATUS) from error
+
+
+def _mistake(error: Exception) -> str | None:
+    """The sentence for a mistake of the user, None for a bug."""
+    if isinstance(error, UserError):
+        return str(error)
+    if isinstance(error, ValueError):
+        ours = type(error).__module__.split(".")[0] == "hetsched"
+        return str(error) if ours else None
+    if isinstance(error, FileNotFoundError):
+        if error.filename is None:
+            return str(error)
+        return f"there is no file or folder {str(error.filename)!r}; check the path"
+    paths = (PermissionError, IsADirectoryError, NotADirectoryError, FileExistsError)
+    if isinstance(error, paths) and error.filename is not None:
+        return f"cannot use {str(error.filename)!r}: {error.strerror}"
+    return None
+
+
+def _complain(sentence: str) -> None:
+    """One line on stderr, in the form of argparse."""
+    print(f"{Path(sys.argv[0]).name}: error: {' '.join(sentence.split())}", file=sys.stderr)
+
+
+def prepare_process(threads: int | None = None) -> None:
+    """Set the allocator and torch's thread count; call it before the first large tensor.
+
+    Args:
+        threads: CPU threads of torch's operators; None leaves torch's own choice (one a core).
+
+    Raises:
+        UserError: ``threads`` is below 1.
+    """
+    if threads is not None and threads < 1:
+        raise UserError(f"--threads is {threads}; give 1 or more")
+    keep_freed_memory()
+    if threads is not None:
+        import torch  # imports in three seconds, so not for --help
+
+        torch.set_num_threads(threads)
+
+
+def keep_freed_memory() -> bool:
+    """Ask glibc to keep freed memory for the next tensor; True where that took effect.
+
+    By default glibc maps every block above 32 MiB (at first 128 KiB) afresh and gives it back when
+    freed, so each temporary tensor pays one page fault for every 4 KiB that it writes. With both
+    thresholds just under 2 GiB freed blocks are used again; ``benchmarks/allocator.py`` measures
+    it. It is the effect of MALLOC_MMAP_THRESHOLD_ and MALLOC_TRIM_THRESHOLD_, without asking users
+    for environment variables. The price: the process keeps up to 2 GiB that it no longer needs.
+
+    Elsewhere than on Linux with glibc this does nothing.
+    """
+    if sys.platform != "linux" or platform.libc_ver()[0] != "glibc":
+        return False
+    try:
+        mallopt = ctypes.CDLL(None).mallopt
+    except (AttributeError, OSError):
+        return False
+    mallopt.argtypes, mallopt.restype = (ctypes.c_int, ctypes.c_int), ctypes.c_int
+    # glibc before 2.35 refuses a threshold above 32 MiB; there, forbid mapped blocks altogether.
+    mapped_less = mallopt(_M_MMAP_THRESHOLD, _LARGEST_INT) or mallopt(_M_MMAP_MAX, 0)
+    return bool(mapped_less and mallopt(_M_TRIM_THRESHOLD, _LARGEST_INT))
