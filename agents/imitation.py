@@ -3,54 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from hetsched.agents.policy import Policy
 from hetsched.agents.teachers import RuleTeacher, Teacher, annealing_teacher
 from hetsched.envs.graph import Graph, observe
 from hetsched.envs.problem import Problem
-from hetsched.envs.scenarios import Scenario
 from hetsched.envs.simulator import State
-from hetsched.gnn.network import SchedulingNetwork
 
-
-@dataclass(frozen=True)
-class ImitationConfig:
-    """Supervised warm start.
-
-    Attributes:
-        decisions: labelled decisions to learn from; 0 skips the warm start.
-        teacher: ``"annealing"`` (plans without precedence), or the name of a rule.
-        instances: drawn per round.
-        moves_per_job: annealing effort per job.
-        learning_rate: at the start; falls along a cosine to a hundredth.
-        batch_size: decisions per gradient step.
-        epochs: passes over the decisions of a round.
-        explore: share of decisions drawn from the student where the teacher is a rule, so that it
-            learns to mend its own mistakes (DAgger, Ross et al. 2011).
-    """
-
-    decisions: int = 0
-    teacher: str = "annealing"
-    instances: int = 64
-    moves_per_job: int = 4000
-    learning_rate: float = 2e-3
-    batch_size: int = 512
-    epochs: int = 2
-    explore: float = 0.5
-
-    def __post_init__(self) -> None:
-        if self.decisions < 0:
-            raise ValueError(f"decisions must not be negative, got {self.decisions}")
-        for name in ("instances", "moves_per_job", "batch_size", "epochs"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
-        if not 0.0 <= self.explore <= 1.0:
-            raise ValueError(f"explore must lie in 0..1, got {self.explore}")
+if TYPE_CHECKING:
+    from hetsched.agents.configs import ImitationConfig
+    from hetsched.agents.policy import Policy
+    from hetsched.envs.scenarios import Scenario
+    from hetsched.gnn.network import SchedulingNetwork
 
 
 class Imitation:
@@ -104,12 +72,23 @@ class Imitation:
         self.decisions += len(targets)
         return metrics
 
+    def state_dict(self) -> dict[str, Any]:
+        """Where the stage stands, without the network."""
+        return {
+            "optimizer": self.optimizer.state_dict(),
+            "round": self.round,
+            "decisions": self.decisions,
+        }
+
+    def load_state_dict(self, saved: dict[str, Any]) -> None:
+        """Return to where another stage of the same arguments stood."""
+        self.optimizer.load_state_dict(saved["optimizer"])
+        self.round, self.decisions = saved["round"], saved["decisions"]
+
     def _teacher(self, problem: Problem, seed: int) -> Teacher:
         if self.rule is not None:
             return RuleTeacher(self.rule)
-        return annealing_teacher(
-            problem, self.scenario.objective, self.config.moves_per_job, seed
-        )
+        return annealing_teacher(problem, self.scenario.objective, self.config.moves_per_job, seed)
 
     @torch.no_grad()
     def _walk(self, problem: Problem, seed: int) -> tuple[Graph, Tensor]:
@@ -151,5 +130,3 @@ class Imitation:
                 favourite = logits.argmax(1, keepdim=True)
                 right.append(wanted.gather(1, favourite).float().mean().item())
         return {"loss": float(np.mean(losses)), "agreement": float(np.mean(right))}
-
-

@@ -6,9 +6,8 @@ and the advantage of a decision is taken relative to the other rollouts of the s
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Generator
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -19,9 +18,8 @@ from stable_baselines3.common.buffers import DictRolloutBuffer
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.logger import Logger
 from stable_baselines3.common.policies import ActorCriticPolicy
-from stable_baselines3.common.type_aliases import DictRolloutBufferSamples
 from stable_baselines3.common.vec_env import VecEnv
-from torch import Tensor, nn
+from torch import Tensor
 
 from hetsched.envs.observation import (
     Extent,
@@ -29,46 +27,15 @@ from hetsched.envs.observation import (
     graph_from_tensors,
     observation_space,
 )
-from hetsched.envs.vector import VectorEnvironment
 from hetsched.gnn.network import NetworkConfig, SchedulingNetwork
 
+if TYPE_CHECKING:
+    from stable_baselines3.common.type_aliases import DictRolloutBufferSamples
+
+    from hetsched.agents.configs import PPOConfig
+    from hetsched.envs.vector import VectorEnvironment
+
 Observation = dict[str, NDArray[Any]]
-
-
-@dataclass(frozen=True)
-class PPOConfig:
-    """Proximal policy optimisation (Schulman et al. 2017), as stable-baselines3 names its options.
-
-    Attributes:
-        n_steps: decisions per row and rollout.
-        batch_size: decisions per gradient step.
-        n_epochs: passes over a rollout.
-        learning_rate: at the start; falls linearly to a tenth.
-        clip_range: of the probability ratio.
-        ent_coef, vf_coef: weights of the entropy bonus and of the value loss.
-        gae_lambda: of generalised advantage estimation; gamma is 1, as rewards add up to the cost.
-        max_grad_norm: gradient clipping.
-        target_kl: an epoch stops beyond 1.5 times this divergence.
-    """
-
-    n_steps: int = 40
-    batch_size: int = 1024
-    n_epochs: int = 4
-    learning_rate: float = 3e-4
-    clip_range: float = 0.2
-    ent_coef: float = 0.003
-    vf_coef: float = 0.5
-    gae_lambda: float = 0.98
-    max_grad_norm: float = 0.5
-    target_kl: float = 0.03
-
-    def __post_init__(self) -> None:
-        for name in ("n_steps", "batch_size", "n_epochs"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
-        for name in ("learning_rate", "clip_range", "max_grad_norm", "target_kl"):
-            if not getattr(self, name) > 0:
-                raise ValueError(f"{name} must be positive, got {getattr(self, name)}")
 
 
 class GraphVecEnv(VecEnv):
@@ -130,10 +97,9 @@ class GraphPolicy(ActorCriticPolicy):
         *args: Any,
         extent: Extent,
         network: NetworkConfig | None = None,
-        weight_decay: float = 0.0,
         **kwargs: Any,
     ) -> None:
-        self.extent, self.network_config, self.weight_decay = extent, network, weight_decay
+        self.extent, self.network_config = extent, network
         super().__init__(*args, **kwargs)
 
     def _build(self, lr_schedule: Any) -> None:
@@ -175,9 +141,7 @@ class GroupBaselineBuffer(DictRolloutBuffer):
         self.repeats = repeats
         super().__init__(*args, **kwargs)
 
-    def compute_returns_and_advantage(
-        self, last_values: Tensor, dones: NDArray[np.bool_]
-    ) -> None:
+    def compute_returns_and_advantage(self, last_values: Tensor, dones: NDArray[np.bool_]) -> None:
         super().compute_returns_and_advantage(last_values, dones)
         real = self.observations["job_mask"].any(-1)  # (T, B)
         if self.repeats > 1:
@@ -186,6 +150,8 @@ class GroupBaselineBuffer(DictRolloutBuffer):
             total = (advantages * weight).sum(2, keepdims=True)
             mean = total / np.maximum(weight.sum(2, keepdims=True), 1)
             self.advantages = (advantages - mean).reshape(self.advantages.shape)
+        episodes = max(1.0, float((self.episode_starts * real).sum()))
+        self.mean_reward = float(self.rewards.sum()) / episodes
         # Rows are flattened row by row, as swap_and_flatten does.
         self._real = np.flatnonzero(real.swapaxes(0, 1).reshape(-1))
 
@@ -198,7 +164,7 @@ class GroupBaselineBuffer(DictRolloutBuffer):
             for name in ("actions", "values", "log_probs", "advantages", "returns"):
                 setattr(self, name, self.swap_and_flatten(getattr(self, name)))
             self.generator_ready = True
-        indices = np.random.permutation(self._real)
+        indices = self._real[torch.randperm(len(self._real)).numpy()]
         size = batch_size or len(indices)
         for begin in range(0, max(1, len(indices) - size // 2), size):  # no tiny last batch
             yield self._get_samples(indices[begin : begin + size])
@@ -237,20 +203,21 @@ def make_ppo(
     return model
 
 
+def on_rollout_start(action: Callable[[], None]) -> BaseCallback:
+    """A callback that acts before every rollout, when all earlier ones have been learned from."""
+
+    class OnRolloutStart(BaseCallback):
+        def _on_rollout_start(self) -> None:
+            action()
+
+        def _on_step(self) -> bool:
+            return True
+
+    return OnRolloutStart()
+
+
 def network_of(model: PPO) -> SchedulingNetwork:
     """The network inside a model."""
     policy = model.policy
     assert isinstance(policy, GraphPolicy)
     return policy.network
-
-
-__all__: Sequence[str] = (
-    "BaseCallback",
-    "GraphPolicy",
-    "GraphVecEnv",
-    "GroupBaselineBuffer",
-    "PPOConfig",
-    "make_ppo",
-    "network_of",
-    "nn",
-)

@@ -22,6 +22,7 @@ class Layout:
         machine: (N, K) int64, machine of a slot numbered through the batch (b * M + k).
         num_instances, num_machines: B and M.
         dense: slot k is machine k of the job's instance.
+        full: every slot holds a mode, so masks can be spared.
     """
 
     mode_mask: Tensor
@@ -30,6 +31,7 @@ class Layout:
     num_instances: int
     num_machines: int
     dense: bool
+    full: bool
 
     def on_modes(self, machines: Tensor) -> Tensor:
         """(N, K, F): machine rows (B, M, F) at the modes that use them."""
@@ -115,11 +117,13 @@ class ModeConv(nn.Module):
 
     def _aggregate(self, message: Tensor, layout: Layout) -> tuple[Tensor, Tensor]:
         """(N, d) what each job hears and (B, M, d) what each machine hears."""
-        exists = layout.mode_mask[..., None]  # (N, K, 1)
-        lowest = torch.finfo(message.dtype).min
-        logits = self.attention(message).masked_fill(~exists, lowest)  # (N, K, 2 H)
+        logits = self.attention(message)  # (N, K, 2 H)
+        if not layout.full:
+            exists = layout.mode_mask[..., None]  # (N, K, 1)
+            logits = logits.masked_fill(~exists, torch.finfo(logits.dtype).min)
+            message = message * exists
         for_jobs, for_machines = logits.chunk(2, dim=-1)  # (N, K, H) each
-        split = (message * exists).unflatten(-1, (self.heads, -1))  # (N, K, H, D)
+        split = message.unflatten(-1, (self.heads, -1))  # (N, K, H, D)
         # The modes of a job lie side by side: its softmax is over an axis.
         at_jobs = (for_jobs.softmax(1)[..., None] * split).sum(1).flatten(1)
         if layout.dense:  # all modes of a job travel together, one per machine

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import torch
 from torch import Tensor, nn
 from torch_geometric.nn import SAGEConv
@@ -15,32 +13,8 @@ from hetsched.envs.graph import (
     MODE_FEATURES,
     Graph,
 )
+from hetsched.gnn.config import NetworkConfig
 from hetsched.gnn.convolution import Layout, ModeConv
-
-
-@dataclass(frozen=True)
-class NetworkConfig:
-    """Size of the network; it does not depend on the size of the instances.
-
-    Attributes:
-        hidden: width of job, machine and mode embeddings, a multiple of ``heads``.
-        layers: rounds of message passing, at least 1.
-        heads: attention heads.
-    """
-
-    hidden: int = 32
-    layers: int = 3
-    heads: int = 4
-
-    def __post_init__(self) -> None:
-        for name in ("hidden", "layers", "heads"):
-            value = getattr(self, name)
-            if not isinstance(value, int) or value < 1:
-                raise ValueError(f"{name} must be a whole number of at least 1, got {value!r}")
-        if self.hidden % self.heads:
-            raise ValueError(
-                f"hidden must be a multiple of heads, got {self.hidden} and {self.heads}"
-            )
 
 
 class SchedulingNetwork(nn.Module):
@@ -120,13 +94,15 @@ class SchedulingNetwork(nn.Module):
 
 def _layout(graph: Graph, batch: Tensor, job: Tensor) -> Layout:
     instances, machines = graph.machine_mask.shape
+    mode_mask = graph.mode_mask[batch, job]
     return Layout(
-        mode_mask=graph.mode_mask[batch, job],
+        mode_mask=mode_mask,
         batch=batch,
         machine=graph.mode_machines[batch, job] + batch[:, None] * machines,
         num_instances=instances,
         num_machines=machines,
         dense=graph.dense,
+        full=bool(mode_mask.all()),
     )
 
 

@@ -1,0 +1,76 @@
+"""Options of the two ways of training; light to import."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class ImitationConfig:
+    """Supervised warm start.
+
+    Attributes:
+        decisions: labelled decisions to learn from; 0 skips the warm start.
+        teacher: ``"annealing"`` (plans without precedence), or the name of a rule.
+        instances: drawn per round.
+        moves_per_job: annealing effort per job.
+        learning_rate: at the start; falls along a cosine to a hundredth.
+        batch_size: decisions per gradient step.
+        epochs: passes over the decisions of a round.
+        explore: share of decisions drawn from the student where the teacher is a rule, so that it
+            learns to mend its own mistakes (DAgger, Ross et al. 2011).
+    """
+
+    decisions: int = 0
+    teacher: str = "annealing"
+    instances: int = 64
+    moves_per_job: int = 4000
+    learning_rate: float = 2e-3
+    batch_size: int = 512
+    epochs: int = 2
+    explore: float = 0.5
+
+    def __post_init__(self) -> None:
+        if self.decisions < 0:
+            raise ValueError(f"decisions must not be negative, got {self.decisions}")
+        for name in ("instances", "moves_per_job", "batch_size", "epochs"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
+        if not 0.0 <= self.explore <= 1.0:
+            raise ValueError(f"explore must lie in 0..1, got {self.explore}")
+
+
+@dataclass(frozen=True)
+class PPOConfig:
+    """Proximal policy optimisation (Schulman et al. 2017), as stable-baselines3 names its options.
+
+    Attributes:
+        n_steps: decisions per row and rollout.
+        batch_size: decisions per gradient step.
+        n_epochs: passes over a rollout.
+        learning_rate: at the start; falls linearly to a tenth.
+        clip_range: of the probability ratio.
+        ent_coef, vf_coef: weights of the entropy bonus and of the value loss.
+        gae_lambda: of generalised advantage estimation; gamma is 1, as rewards add up to the cost.
+        max_grad_norm: gradient clipping.
+        target_kl: an epoch stops beyond 1.5 times this divergence.
+    """
+
+    n_steps: int = 40
+    batch_size: int = 1024
+    n_epochs: int = 4
+    learning_rate: float = 3e-4
+    clip_range: float = 0.2
+    ent_coef: float = 0.003
+    vf_coef: float = 0.5
+    gae_lambda: float = 0.98
+    max_grad_norm: float = 0.5
+    target_kl: float = 0.03
+
+    def __post_init__(self) -> None:
+        for name in ("n_steps", "batch_size", "n_epochs"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
+        for name in ("learning_rate", "clip_range", "max_grad_norm", "target_kl"):
+            if not getattr(self, name) > 0:
+                raise ValueError(f"{name} must be positive, got {getattr(self, name)}")

@@ -1,0 +1,33 @@
+"""The table at the end of a training run: the best checkpoint against every rule."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from hetsched.agents.checkpoint import load_policy
+from hetsched.agents.contenders import make_contender
+from hetsched.agents.evaluation import Setting, measure
+from hetsched.agents.table import COLUMNS, Table, build_table
+from hetsched.envs.scenarios import sample_instances
+
+if TYPE_CHECKING:
+    from hetsched.agents.training import Trainer
+
+COUNT = 200
+SEED = 2_000_003  # neither of training nor of validation
+
+
+def final_table(trainer: Trainer, best: Path) -> Table:
+    """Compare on instances that neither training nor the choice of the checkpoint has seen."""
+    scenario = trainer.scenario
+    size = trainer.sizes[0] if len(trainer.sizes) == 1 else (None, None)
+    instances = sample_instances(scenario, COUNT, SEED, *size)
+    setting = Setting(scenario.objective, scenario.deciding)
+    policies = {"learned": load_policy(best)}
+    names = ("learned", *scenario.rules)
+    measured = [measure(make_contender(name, policies), instances, setting) for name in names]
+    table = build_table(measured)
+    rows = [row.cells() for row in table.rows]
+    trainer.tracker.table("final", COLUMNS, rows)
+    return table

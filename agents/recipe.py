@@ -1,0 +1,114 @@
+"""What a training run is made of: one frozen configuration, with a recipe per scenario."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from hetsched.agents.configs import ImitationConfig, PPOConfig
+from hetsched.gnn.config import NetworkConfig
+
+
+@dataclass(frozen=True)
+class TrainConfig:
+    """A training run: a supervised warm start, then PPO, validated on fixed seeds throughout.
+
+    Attributes:
+        scenario: what to train on, options included.
+        sizes: (jobs, machines) of the training instances in turn; empty: the scenario's own.
+        timesteps: decisions of PPO, over all parallel rollouts.
+        seed: of weights, instances and sampling.
+        groups, repeats: instances side by side, and rollouts of each.
+        eval_freq: decisions between validations.
+        eval_count: validation instances per size.
+        eval_seed: of the validation instances, never of training.
+        device: where the network lives.
+        network, warm_start, ppo: see their classes.
+    """
+
+    scenario: str
+    sizes: tuple[tuple[int, int], ...] = ()
+    timesteps: int = 500_000
+    seed: int = 0
+    groups: int = 32
+    repeats: int = 8
+    eval_freq: int = 50_000
+    eval_count: int = 64
+    eval_seed: int = 1_000_003
+    device: str = "cpu"
+    network: NetworkConfig = field(default_factory=NetworkConfig)
+    warm_start: ImitationConfig = field(default_factory=ImitationConfig)
+    ppo: PPOConfig = field(default_factory=PPOConfig)
+
+    def __post_init__(self) -> None:
+        for name in ("groups", "repeats", "eval_freq", "eval_count"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
+        if self.timesteps < 0:
+            raise ValueError(f"timesteps must not be negative, got {self.timesteps}")
+        if self.timesteps == 0 and self.warm_start.decisions == 0:
+            raise ValueError("there is nothing to do: give timesteps or a warm start")
+        for jobs, machines in self.sizes:
+            if jobs < 1 or machines < 1:
+                raise ValueError(f"sizes must be at least 1 x 1, got {jobs} x {machines}")
+
+    def to_dict(self) -> dict[str, Any]:
+        """Nested plain values, for JSON."""
+        found: dict[str, Any] = json.loads(json.dumps(dataclasses.asdict(self)))
+        return found
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> TrainConfig:
+        """The configuration that :meth:`to_dict` described.
+
+        Raises:
+            ValueError: an unknown or missing entry, or a value out of range.
+        """
+        parts: dict[str, Any] = dict(values)
+        nested = {"network": NetworkConfig, "warm_start": ImitationConfig, "ppo": PPOConfig}
+        try:
+            for name, kind in nested.items():
+                if name in parts:
+                    parts[name] = kind(**parts[name])
+            parts["sizes"] = tuple((int(n), int(m)) for n, m in parts.get("sizes", ()))
+            return cls(**parts)
+        except TypeError as error:
+            raise ValueError(f"the configuration does not fit this hetsched: {error}") from error
+
+
+def read_config(path: str | Path) -> TrainConfig:
+    """The configuration in the ``config.json`` of a run.
+
+    Raises:
+        ValueError: there is no such file, or it cannot be understood.
+    """
+    path = Path(path)
+    if not path.is_file():
+        raise ValueError(f"there is no run configuration at {path}; check the folder")
+    try:
+        return TrainConfig.from_dict(json.loads(path.read_text()))
+    except (ValueError, AttributeError) as error:
+        raise ValueError(f"{path} cannot be read: {error}") from error
+
+
+def recipe(scenario: str) -> TrainConfig:
+    """The configuration that works for a scenario, options like ``:load=0.9`` included."""
+    head = scenario.partition(":")[0]
+    if head == "hitzges":
+        return TrainConfig(
+            scenario,
+            sizes=((8, 4), (20, 4), (14, 4), (30, 6), (8, 4), (20, 4), (40, 6)),
+            timesteps=1_000_000,
+            warm_start=ImitationConfig(decisions=1_500_000),
+        )
+    if head in ("gpu-cluster", "gpu-cluster-noisy", "gpu-cluster-gangs", "own"):
+        return TrainConfig(
+            scenario,
+            timesteps=400_000,
+            warm_start=ImitationConfig(decisions=60_000, teacher="ect-wait"),
+        )
+    return TrainConfig(scenario, warm_start=ImitationConfig(decisions=200_000))

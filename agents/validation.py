@@ -1,0 +1,71 @@
+"""Validation: the greedy policy against the rules, on instances of fixed seeds."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from hetsched.agents.learned import LearnedPolicy
+from hetsched.agents.policy import Policy, rollout
+from hetsched.agents.rules import make_rule
+from hetsched.envs.problem import Problem
+from hetsched.envs.scenarios import Scenario, sample_instances
+from hetsched.envs.simulator import State
+
+if TYPE_CHECKING:
+    from hetsched.agents.recipe import TrainConfig
+    from hetsched.gnn.network import SchedulingNetwork
+
+
+class Validation:
+    """Mean ratio of the policy's cost to that of the best rule.
+
+    The best rule is the one with the lowest mean cost relative to the others over all validation
+    instances; one rule for all of them, chosen once.
+
+    Attributes:
+        rule: the best rule's name; latest: the last measurement.
+    """
+
+    def __init__(
+        self, scenario: Scenario, sizes: tuple[tuple[int, int], ...], config: TrainConfig
+    ) -> None:
+        self.scenario = scenario
+        distinct = tuple(dict.fromkeys(sizes))
+        self.problems = [
+            Problem.from_instances(
+                sample_instances(scenario, config.eval_count, config.eval_seed + index, *size)
+            )
+            for index, size in enumerate(distinct)
+        ]
+        costs = {name: self._costs(make_rule(name)) for name in scenario.rules}
+        smallest = torch.stack(list(costs.values())).amin(0).clamp(min=1e-9)
+        self.rule = min(costs, key=lambda name: float((costs[name] / smallest).mean()))
+        self.rule_costs = costs[self.rule].clamp(min=1e-9)
+        self.latest: dict[str, float] = {}
+
+    def measure(self, network: SchedulingNetwork) -> dict[str, float]:
+        """``validation/cost``, ``validation/ratio_to_rule`` and its standard error."""
+        training = network.training
+        costs = self._costs(LearnedPolicy(network))
+        network.train(training)
+        ratio = costs / self.rule_costs
+        self.latest = {
+            "validation/cost": float(costs.mean()),
+            "validation/rule_cost": float(self.rule_costs.mean()),
+            "validation/ratio_to_rule": float(ratio.mean()),
+            "validation/standard_error": float(ratio.std() / len(ratio) ** 0.5),
+        }
+        return self.latest
+
+    def _costs(self, policy: Policy) -> Tensor:
+        """(instances,) over all sizes."""
+        objective, deciding = self.scenario.objective, self.scenario.deciding
+        return torch.cat(
+            [
+                rollout(policy, State.initial(problem, objective, deciding)).cost()
+                for problem in self.problems
+            ]
+        )
