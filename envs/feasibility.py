@@ -108,7 +108,8 @@ class _Checker:
         self.usable = _usable(schedule, instance)  # (J,)
         self.modes = np.where(self.usable, schedule.modes, 0)  # (J,)
         self.machines = np.where(self.usable, instance.mode_machines[self.modes], -1)  # (J,)
-        self.starts, self.ends = schedule.starts, schedule.ends
+        self.starts = np.where(self.usable, schedule.starts, 0.0)  # (J,)
+        self.ends = np.where(self.usable, schedule.ends, 0.0)  # (J,)
         self.paid = schedule.setups
         self.needed = required_setups(self.machines, self.starts, instance)  # (J,)
         times = np.concatenate([self.starts[self.usable], self.ends[self.usable], [0.0]])

@@ -135,8 +135,14 @@ def _setups(raw: Instance, jobs: int, machines: int, capacity: IntArray) -> Any:
 def _precedence(raw: Instance, jobs: int) -> dict[str, Any]:
     arcs = np.zeros((2, 0), np.int64) if raw.precedence is None else raw.precedence
     arcs = checks.numbers("precedence", arcs)
-    number = arcs.shape[1] if arcs.ndim == 2 else 0
-    arcs = checks.integers("precedence", arcs, (2, number), "a row of jobs before a row of jobs")
+    arcs = arcs.reshape(2, 0) if arcs.size == 0 else arcs
+    if arcs.ndim != 2 or len(arcs) != 2:
+        raise ValueError(
+            f"precedence has shape {arcs.shape}; give (2, arcs), the jobs before above the jobs "
+            "after them"
+        )
+    number = arcs.shape[1]
+    arcs = checks.integers("precedence", arcs, (2, number), "jobs before above jobs after them")
     checks.check_indices("precedence", arcs, jobs, "job")
     pairs = arcs[0] * jobs + arcs[1]
     _, first, counts = np.unique(pairs, return_index=True, return_counts=True)
