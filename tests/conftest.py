@@ -6,6 +6,11 @@ import os
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
+
+# A busy machine must not fail a test that is right.
+settings.register_profile("hetsched", deadline=None)
+settings.load_profile("hetsched")
 
 
 @pytest.fixture(scope="session")
