@@ -17,6 +17,7 @@ SCENARIO    ?= gpu-cluster
 RUN         ?= runs/$(SCENARIO)
 TRAIN_FLAGS ?=
 TEST_FLAGS  ?=
+BENCHMARKS  ?= allocator
 
 BIN       := $(VENV)/bin
 INSTALLED := $(VENV)/.hetsched-installed
@@ -42,8 +43,10 @@ $(INSTALLED): $(VENV)/.torch-installed pyproject.toml
 	$(PIP) -e ".[dev]"
 	@touch $@
 
+# A run that was interrupted goes on where it was.
 train: $(INSTALLED)
-	$(BIN)/python train.py --scenario $(SCENARIO) --out $(RUN) $(TRAIN_FLAGS)
+	if [ -e $(RUN)/config.json ]; then set -- --resume; else set -- --scenario $(SCENARIO) $(TRAIN_FLAGS); fi; \
+	  $(BIN)/python train.py --out $(RUN) "$$@"
 	@$(MAKE) --no-print-directory evaluate
 
 evaluate: $(INSTALLED)
@@ -75,9 +78,8 @@ format: $(INSTALLED)
 	$(BIN)/ruff format .
 
 bench: $(INSTALLED)
-	@set -e; for file in benchmarks/*.py; do \
-	  grep -q '__main__' $$file || continue; \
-	  echo "== $$file"; $(BIN)/python $$file; \
+	@set -e; for name in $(BENCHMARKS); do \
+	  echo "== benchmarks/$$name.py"; $(BIN)/python benchmarks/$$name.py; \
 	done
 
 clean:
