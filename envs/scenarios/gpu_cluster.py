@@ -228,7 +228,13 @@ def build_gangs(name: str, options: Mapping[str, str]) -> Scenario:
             f"gpu-cluster-gangs knows {clusters.CLUSTERS[0].name!r} only"
         )
     scenario = _online(name, "gang jobs of 1, 2 or 4 GPUs on nodes of 4; mean flow time", settings)
-    return replace(scenario, default_jobs=40, default_machines=6, sizes=((20, 3), (30, 4), (40, 6)))
+    return replace(
+        scenario,
+        default_jobs=40,
+        default_machines=4,
+        rules=("atc", "ect-wait", "allox", "sufferage", "fifo"),
+        sizes=((24, 3), (40, 4), (60, 6)),
+    )
 
 
 def build_offline(name: str, options: Mapping[str, str]) -> Scenario:

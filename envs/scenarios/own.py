@@ -1,17 +1,8 @@
-"""own: the user's models, machines and jobs, as they are or resampled for training.
-
-    python -m hetsched.envs.scenarios.own --speeds speeds.csv --jobs jobs.csv \
-        --machines "v100*2+k80*4" --out own.npz
-
-writes the jobs of the file, unchanged, as a set of one instance for ``evaluate.py --file``
-(``.json``: as an instance, the only format for models measured on several numbers of GPUs).
-"""
+"""own: the user's models, machines and jobs, as they are or resampled for training."""
 
 from __future__ import annotations
 
-import argparse
 import functools
-import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, cast
@@ -191,30 +182,3 @@ def build(name: str, options: Mapping[str, str]) -> Scenario:
         ),
         sizes=tuple((min(max(8, factor * machines), 60), machines) for factor in (2, 3, 4)),
     )
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Write the jobs of the file as a set of one instance."""
-    parser = argparse.ArgumentParser(description="Turn one's own files into an instance set.")
-    parser.add_argument("--speeds", required=True, help="CSV: model,machine,speed[,gpus]")
-    parser.add_argument("--jobs", required=True, help="CSV: name,model,work[,arrival,due,...]")
-    parser.add_argument("--machines", required=True, help="TYPE*COUNT+..., or a CSV file")
-    parser.add_argument("--out", required=True, type=Path, help="set (.npz) or instance (.json)")
-    options = parser.parse_args(arguments)
-    from hetsched.envs.files import InstanceSet, save_instance, save_set
-
-    try:
-        instance = own_instance(options.speeds, options.jobs, options.machines)
-        if options.out.suffix == ".json":
-            save_instance(options.out, instance)
-        else:
-            save_set(options.out, InstanceSet((instance,), name="own"))
-    except (ValueError, OSError) as error:
-        print(error, file=sys.stderr)
-        return 2
-    print(f"{options.out}: {instance.num_jobs} jobs, {instance.num_machines} machines")
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -8,7 +8,8 @@ import pytest
 
 from hetsched.envs.files import load_instance, load_set
 from hetsched.envs.scenarios import get_scenario, sample_instances
-from hetsched.envs.scenarios.own import main, own_instance
+from hetsched.envs.scenarios.own import own_instance
+from hetsched.envs.scenarios.own_set import main
 
 Write = Callable[..., tuple[str, str]]
 EXAMPLES = Path(__file__).resolve().parents[3] / "examples" / "own"
@@ -155,7 +156,7 @@ def test_own_without_its_files_says_what_it_needs() -> None:
 def test_the_example_in_the_repository_is_valid() -> None:
     files = EXAMPLES / "speeds.csv", EXAMPLES / "jobs.csv", str(EXAMPLES / "machines.csv")
     instance = own_instance(*files)
-    assert (instance.num_jobs, instance.num_machines) == (12, 5)
+    assert (instance.num_jobs, instance.num_machines) == (16, 5)
 
 
 def test_the_command_writes_a_set_of_one_instance_or_an_instance(
