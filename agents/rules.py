@@ -7,6 +7,7 @@ formulas and their sources.
 from __future__ import annotations
 
 import difflib
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING
@@ -14,11 +15,16 @@ from typing import TYPE_CHECKING
 from hetsched.agents import rules_static as static
 from hetsched.agents.rules_index import AtcRule, AtcsReadyRule
 from hetsched.agents.rules_online import AlloxRule, EctWaitRule
+from hetsched.agents.rules_parts import fastest_times
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from torch import Tensor
 
     from hetsched.agents.policy import Policy
+    from hetsched.envs.simulator import State
+
+
+Build = Callable[[str, Mapping[str, float]], "Policy"]
 
 
 @dataclass(frozen=True)
@@ -28,25 +34,25 @@ class RuleEntry:
     Attributes:
         build: (name, parameters) -> the rule.
         summary: one line for lists of rules.
-        parameters: names and default values; a default's type is the parameter's type.
+        parameters: names and default values; a whole number as the default asks for whole numbers.
         waits: in dispatch the rule may leave a machine idle although a job could start.
     """
 
-    build: Callable[[str, Mapping[str, float]], Policy]
+    build: Build
     summary: str
     parameters: Mapping[str, float] = field(default_factory=dict)
     waits: bool = False
 
 
-def _listed(key: Callable[..., object]) -> Callable[[str, Mapping[str, float]], Policy]:
-    return lambda name, _: static.ListRule(name, key)  # type: ignore[arg-type]
+def _listed(key: Callable[[State], Tensor]) -> Build:
+    return lambda name, _: static.ListRule(name, key)
 
 
 RULES: Mapping[str, RuleEntry] = MappingProxyType(
     {
         "fifo": RuleEntry(_listed(static.release_key), "by release time, then index"),
         "ect": RuleEntry(_listed(static.index_key), "by index, each to its earliest completion"),
-        "spt": RuleEntry(_listed(static.fastest_times), "shortest fastest duration first"),
+        "spt": RuleEntry(_listed(fastest_times), "shortest fastest duration first"),
         "lpt": RuleEntry(_listed(static.longest_key), "longest fastest duration first"),
         "edd": RuleEntry(_listed(static.due_key), "earliest due time first"),
         "wspt": RuleEntry(_listed(static.weighted_key), "largest weight per duration first"),
@@ -81,7 +87,7 @@ RULES: Mapping[str, RuleEntry] = MappingProxyType(
         ),
         "ect-wait": RuleEntry(
             lambda name, _: EctWaitRule(name),
-            "shortest first, each waits for the machine that completes it first",
+            "earliest completions laid out; a job waits for the machine it is laid out on",
             waits=True,
         ),
         "allox": RuleEntry(

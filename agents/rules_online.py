@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from hetsched.envs.simulator import State
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class EctWaitRule:
     """Each job on the machine that would complete it first, even if it must wait for it.
 
@@ -136,7 +136,7 @@ def _fallback(state: State) -> Tensor:
     return 2 * NEVER - late
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class AlloxRule:
     """AlloX: the assignment of waiting jobs to (machine, position from the end) of least cost.
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from hetsched.envs.simulator import State
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class ListRule:
     """Jobs by a key, smallest first, each on the machine with the earliest completion.
 
@@ -82,7 +82,7 @@ def sufferage_key(state: State) -> Tensor:
     return (best - second).masked_fill(best == INF, INF)
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class MinMinRule:
     """The pair of job and machine with the earliest completion (Ibarra and Kim 1977)."""
 
