@@ -88,10 +88,11 @@ def draw_png(
 def _draw_bars(axes: Any, layout: Layout, instance: Instance, inches_per_time: float) -> None:
     from matplotlib.patches import Rectangle
 
+    # The limits are set elsewhere: add_patch would work them out once per bar.
     for machine, available in enumerate(instance.machine_available):
         top, bottom = layout.tops[machine] + GAP, layout.tops[machine + 1] - GAP
         if available > 0:
-            axes.add_patch(Rectangle((0, top), available, bottom - top, color=GREY, linewidth=0))
+            axes.add_artist(Rectangle((0, top), available, bottom - top, color=GREY, linewidth=0))
     for bar in layout.bars:
         colour, duration = layout.colours[bar.job], bar.end - bar.start
         gap = min(GAP, 0.15 * (bar.high - bar.low))
@@ -99,14 +100,14 @@ def _draw_bars(axes: Any, layout: Layout, instance: Instance, inches_per_time: f
         if bar.setup > 0:
             before = Rectangle((bar.start - bar.setup, low), bar.setup, height, linewidth=0)
             before.set(facecolor="white", edgecolor=colour, hatch="//////")
-            axes.add_patch(before)
+            axes.add_artist(before)
         block = Rectangle((bar.start, low), duration, height, facecolor=colour)
         block.set(edgecolor="white", linewidth=0.7)
-        axes.add_patch(block)
+        axes.add_artist(block)
         if layout.tardiness[bar.job] > 0:
             stripe = min(LATE_HEIGHT, 0.2 * height)
             corner = (bar.start, low + height - stripe)
-            axes.add_patch(Rectangle(corner, duration, stripe, facecolor=LATE, linewidth=0))
+            axes.add_artist(Rectangle(corner, duration, stripe, facecolor=LATE, linewidth=0))
         room = duration * inches_per_time / 0.075  # characters at this font size
         fitting = [one for one in short_labels(instance.job_names[bar.job]) if len(one) <= room]
         if fitting and bar.high - bar.low > 0.4:
@@ -118,6 +119,7 @@ def _draw_bars(axes: Any, layout: Layout, instance: Instance, inches_per_time: f
                 va="center",
                 fontsize=7.5,
                 clip_on=True,
+                in_layout=False,  # it lies inside the axes; measuring it takes long
                 parse_math=False,
                 color="white" if is_dark(colour) else "#222222",
             )

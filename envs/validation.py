@@ -81,7 +81,7 @@ def _modes(raw: Instance, jobs: int, machines: int, capacity: IntArray) -> dict[
     machine = checks.integers("mode_machines", raw.mode_machines, shape, axes)
     checks.check_indices("mode_jobs", job, jobs, "job")
     checks.check_indices("mode_machines", machine, machines, "machine")
-    without = np.setdiff1d(np.arange(jobs), job)
+    without = np.flatnonzero(np.bincount(job, minlength=jobs) == 0)
     if len(without):
         raise ValueError(f"job {without[0]} has no mode; give it at least one machine to run on")
 
@@ -143,6 +143,16 @@ def _precedence(raw: Instance, jobs: int) -> dict[str, Any]:
         )
     number = arcs.shape[1]
     arcs = checks.integers("precedence", arcs, (2, number), "jobs before above jobs after them")
+    if number:
+        _check_arcs(arcs, jobs)
+    lags = np.zeros(number) if raw.precedence_lags is None else raw.precedence_lags
+    lags = checks.floats("precedence_lags", lags, (number,), "one per arc of precedence")
+    mend = "give a finite time of at least 0"
+    checks.check_times("precedence_lags", lags, True, mend)
+    return {"precedence": arcs, "precedence_lags": lags}
+
+
+def _check_arcs(arcs: IntArray, jobs: int) -> None:
     checks.check_indices("precedence", arcs, jobs, "job")
     pairs = arcs[0] * jobs + arcs[1]
     _, first, counts = np.unique(pairs, return_index=True, return_counts=True)
@@ -156,8 +166,3 @@ def _precedence(raw: Instance, jobs: int) -> dict[str, Any]:
     if cycle:
         path = " before ".join(f"job {job}" for job in cycle)
         raise ValueError(f"precedence has a cycle, {path}; remove one of its arcs")
-    lags = np.zeros(number) if raw.precedence_lags is None else raw.precedence_lags
-    lags = checks.floats("precedence_lags", lags, (number,), "one per arc of precedence")
-    mend = "give a finite time of at least 0"
-    checks.check_times("precedence_lags", lags, True, mend)
-    return {"precedence": arcs, "precedence_lags": lags}
