@@ -24,7 +24,7 @@ class ImitationConfig:
     decisions: int = 0
     teacher: str = "annealing"
     instances: int = 64
-    moves_per_job: int = 4000
+    moves_per_job: int = 1500
     learning_rate: float = 2e-3
     batch_size: int = 512
     epochs: int = 2

@@ -102,8 +102,9 @@ def recipe(scenario: str) -> TrainConfig:
         return TrainConfig(
             scenario,
             sizes=((8, 4), (20, 4), (14, 4), (30, 6), (8, 4), (20, 4), (40, 6)),
-            timesteps=1_000_000,
-            warm_start=ImitationConfig(decisions=1_500_000),
+            timesteps=600_000,
+            warm_start=ImitationConfig(decisions=1_200_000),
+            ppo=PPOConfig(learning_rate=2e-4),
         )
     if head in ("gpu-cluster", "gpu-cluster-noisy", "gpu-cluster-gangs", "own"):
         return TrainConfig(

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from hetsched.envs.graph import Graph, observe
-from hetsched.envs.objective import Objective
 from hetsched.envs.problem import Problem
-from hetsched.envs.scenarios import Scenario
 from hetsched.envs.simulator import State
+
+if TYPE_CHECKING:
+    from hetsched.envs.objective import Objective
+    from hetsched.envs.scenarios import Scenario
 
 
 @dataclass(frozen=True)
@@ -86,7 +88,7 @@ class VectorEnvironment:
 
     def _begin(self) -> None:
         jobs, machines = self.sizes[self.batch % len(self.sizes)]
-        rng = np.random.default_rng([self.seed, self.batch])
+        rng = np.random.default_rng([self.seed, self.batch, 2])  # a stream of its own
         problem = Problem.from_instances(
             [self.scenario.generate(rng, jobs, machines) for _ in range(self.groups)]
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 from torch_geometric.nn import SAGEConv
+from torch_geometric.utils import scatter
 
 from hetsched.envs.graph import (
     GLOBAL_FEATURES,
@@ -88,8 +89,7 @@ class SchedulingNetwork(nn.Module):
         """(B, d): the strongest of each channel over the modes that may be chosen, or zero."""
         legal = graph.legal[:, :-1].view(graph.mode_mask.shape)[batch, job]  # (N, K)
         strongest = (seen * legal[..., None]).amax(1)  # (N, d), never below zero
-        out = seen.new_zeros(graph.job_mask.shape[0], seen.shape[2])
-        return out.index_reduce(0, batch, strongest, "amax")
+        return scatter(strongest, batch, 0, graph.job_mask.shape[0], reduce="max")
 
 
 def _layout(graph: Graph, batch: Tensor, job: Tensor) -> Layout:

@@ -13,7 +13,7 @@ from hetsched.envs.objective import Objective
 from hetsched.envs.problem import Problem
 from hetsched.envs.simulator import State
 
-from .instances import random_instance
+from hetsched.tests.envs.instances import random_instance
 
 EVERYTHING = Objective(
     makespan=1.0,
@@ -81,9 +81,13 @@ def test_random_runs_are_feasible_and_cost_what_the_checker_says(deciding: str) 
 @pytest.mark.parametrize("deciding", ["plan", "dispatch"])
 def test_a_batch_decides_like_its_instances_alone(deciding: str) -> None:
     rng = np.random.default_rng(3)
-    instances = [random_instance(rng, releases=True, precedence=True, shared=True) for _ in range(8)]
+    instances = [
+        random_instance(rng, releases=True, precedence=True, shared=True) for _ in range(8)
+    ]
     together = State.initial(Problem.from_instances(instances), EVERYTHING, deciding)
-    alone = [State.initial(Problem.from_instances([one]), EVERYTHING, deciding) for one in instances]
+    alone = [
+        State.initial(Problem.from_instances([one]), EVERYTHING, deciding) for one in instances
+    ]
     slots = together.problem.num_modes
     while not bool(together.done.all()):
         actions = torch.full((8,), together.problem.num_actions - 1)
@@ -196,12 +200,16 @@ def test_a_resumed_state_equals_the_one_it_was_taken_from() -> None:
         if bool(state.done):
             break
         running = state.scheduled[0] & (state.ends[0] > state.now)
-        jobs = sorted(running.nonzero().flatten().tolist(), key=lambda job: float(state.starts[0, job]))
+        jobs = sorted(
+            running.nonzero().flatten().tolist(), key=lambda job: float(state.starts[0, job])
+        )
         started = [(job, int(state.chosen[0, job]), float(state.starts[0, job])) for job in jobs]
         over = state.scheduled[0] & ~running
         live = State.resume(state.problem, EVERYTHING, float(state.now), started)
         keep = ~over
-        assert torch.equal(live.mask()[0, :-1].view(8, -1)[keep], state.mask()[0, :-1].view(8, -1)[keep])
+        assert torch.equal(
+            live.mask()[0, :-1].view(8, -1)[keep], state.mask()[0, :-1].view(8, -1)[keep]
+        )
         assert torch.equal(live.machine_free(), state.machine_free())
         assert torch.equal(live.edge_end()[0][keep], state.edge_end()[0][keep])
         state.step(random_actions(state, generator))
