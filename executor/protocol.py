@@ -1,0 +1,238 @@
+"""What every executor promises: machines, start, poll, stop, close.
+
+An executor turns a decision ("this job, on this machine, now") into work that runs, and
+reports each attempt's end exactly once. It decides nothing. Its clock counts seconds from its
+own opening and never goes back; for a simulated executor it is not the wall clock at all.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Literal, Protocol, get_args
+
+Status = Literal["done", "failed", "timeout", "lost", "cancelled"]
+"""How an attempt ended.
+
+``done``: the command returned 0. ``failed``: it returned another status, or could not be
+started. ``timeout``: it was stopped for running longer than its limit. ``lost``: it died by a
+signal nobody here sent (a crash, the kernel's out-of-memory killer). ``cancelled``: `stop` was
+called, or the executor was closed.
+"""
+STATUSES: tuple[Status, ...] = get_args(Status)
+
+Kind = Literal["cpu", "gpu"]
+
+
+@dataclass(frozen=True)
+class Machine:
+    """A place where attempts run, with `capacity` units that an attempt takes `demand` of.
+
+    Args:
+        name: unique among the executor's machines.
+        type: machines of one type are equally fast; durations may be given for the type.
+        kind: ``cpu`` or ``gpu``.
+        devices: the GPUs behind a ``gpu`` machine, as UUIDs (preferred) or indices. One device:
+            all units share it. As many devices as units: every unit is one of them.
+        capacity: units.
+
+    Raises:
+        ValueError: naming the machine and the field.
+    """
+
+    name: str
+    type: str = "cpu"
+    kind: Kind = "cpu"
+    devices: tuple[str, ...] = ()
+    capacity: int = 1
+
+    def __post_init__(self) -> None:
+        if not self.name:
+            raise ValueError("machine: name is empty; give every machine a name.")
+        who = f"machine {self.name!r}"
+        if not self.type:
+            raise ValueError(f"{who}: type is empty; name the machine's type.")
+        if self.kind not in get_args(Kind):
+            raise ValueError(f"{who}: kind is {self.kind!r}; use 'cpu' or 'gpu'.")
+        if self.capacity < 1:
+            raise ValueError(f"{who}: slots is {self.capacity}; it must be at least 1.")
+        if self.kind == "cpu" and self.devices:
+            raise ValueError(f"{who}: a cpu machine has no device; remove it or use kind gpu.")
+        if self.kind == "gpu":
+            if len(self.devices) not in (1, self.capacity):
+                raise ValueError(
+                    f"{who}: {len(self.devices)} devices for {self.capacity} slots; "
+                    "give one device to share, or one per slot."
+                )
+            if len(set(self.devices)) < len(self.devices):
+                raise ValueError(f"{who}: a device is listed twice; list each device once.")
+
+    def visible_devices(self, units: tuple[int, ...]) -> str:
+        """The value of CUDA_VISIBLE_DEVICES for an attempt that holds these units."""
+        if self.kind == "cpu":
+            return ""
+        if len(self.devices) == 1:
+            return self.devices[0]
+        return ",".join(self.devices[unit] for unit in units)
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """One run of a job on a machine: all an executor needs to know.
+
+    Args:
+        job: the job's name; at most one attempt of a job runs at a time.
+        machine: a machine's name.
+        number: 1 for the first attempt, 2 for the first retry.
+        mode: index into the job's own list of modes.
+        demand: units of the machine that it occupies.
+        command: an argument list, or a string for the shell.
+        env: variables added to the executor's own environment.
+        workdir: directory to run in; None: the executor's.
+        timeout: seconds it may run (> 0).
+        expected: seconds it is believed to take; None: not known.
+    """
+
+    job: str
+    machine: str
+    number: int = 1
+    mode: int = 0
+    demand: int = 1
+    command: tuple[str, ...] | str = ()
+    env: Mapping[str, str] = field(default_factory=dict)
+    workdir: str | None = None
+    timeout: float = math.inf
+    expected: float | None = None
+
+    def __post_init__(self) -> None:
+        if not self.job:
+            raise ValueError("attempt: job is empty; give every job a name.")
+        who = f"attempt {self.number} of job {self.job!r}"
+        if self.number < 1:
+            raise ValueError(f"{who}: number must be at least 1.")
+        if self.demand < 1:
+            raise ValueError(f"{who}: demand is {self.demand}; it must be at least 1.")
+        if not self.timeout > 0:
+            raise ValueError(f"{who}: timeout is {self.timeout}; it must be above 0.")
+        object.__setattr__(self, "env", MappingProxyType(dict(self.env)))
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How and when an attempt ended (seconds on the executor's clock).
+
+    Args:
+        attempt: which one.
+        status: one of STATUSES.
+        started, ended: times on the executor's clock, ``ended >= started``.
+        exit_code: the process's, negative for a signal; None where there was no process.
+        reason: one sentence for people; empty when done.
+        log: path of the attempt's output; None where there is none.
+    """
+
+    attempt: Attempt
+    status: Status
+    started: float
+    ended: float
+    exit_code: int | None = None
+    reason: str = ""
+    log: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.status not in STATUSES:
+            raise ValueError(f"outcome: status is {self.status!r}; use one of {STATUSES}.")
+        if not self.ended >= self.started:
+            raise ValueError(
+                f"outcome of job {self.attempt.job!r}: ended {self.ended} is before "
+                f"started {self.started}."
+            )
+
+    @property
+    def seconds(self) -> float:
+        """How long the attempt ran."""
+        return self.ended - self.started
+
+
+class Executor(Protocol):
+    """From decisions to running work; see the module's docstring for the contract."""
+
+    @property
+    def machines(self) -> tuple[Machine, ...]:
+        """The machines, in the order in which a policy sees them."""
+        ...
+
+    def now(self) -> float:
+        """Seconds since the executor was opened, on a clock that never goes back."""
+        ...
+
+    def start(self, attempt: Attempt) -> float:
+        """Start an attempt and return its start time, without waiting for it.
+
+        A command that cannot be started is an outcome (``failed``) of the next `poll`, not an
+        exception.
+
+        Raises:
+            ValueError: an unknown machine, no room on it, or a job that already runs. These are
+                mistakes of the caller; nothing was started.
+        """
+        ...
+
+    def poll(self, until: float = math.inf) -> list[Outcome]:
+        """Wait for the next attempts to end, at most until the clock shows `until`.
+
+        The deadline is a time and not a length, so that no rounding comes between it and the
+        clock. Returns the ended attempts, earliest first; an empty list at the deadline, when
+        nothing runs and `until` is infinite, or when somebody asked to be woken.
+        """
+        ...
+
+    def stop(self, job: str, grace: float | None = None) -> None:
+        """Ask a running attempt to end; `poll` reports it, as ``cancelled``, when it has.
+
+        `grace`: seconds until it is made to (None: the executor's own, 0: at once). A job that
+        does not run is ignored: it may have ended in the meantime.
+        """
+        ...
+
+    def close(self) -> None:
+        """End everything that still runs and free all resources. May be called twice."""
+        ...
+
+
+class Occupancy:
+    """Which units of which machine are taken: the checks that all executors share."""
+
+    def __init__(self, machines: tuple[Machine, ...]) -> None:
+        self.machines = {machine.name: machine for machine in machines}
+        if len(self.machines) < len(machines):
+            raise ValueError("machines: two have the same name; give each its own.")
+        self._free = {machine.name: set(range(machine.capacity)) for machine in machines}
+        self._held: dict[str, tuple[str, tuple[int, ...]]] = {}  # job -> machine, units
+
+    def take(self, attempt: Attempt) -> tuple[int, ...]:
+        """Occupy the lowest free units for an attempt and return them.
+
+        Raises:
+            ValueError: as `Executor.start` says.
+        """
+        if attempt.job in self._held:
+            raise ValueError(f"job {attempt.job!r} already runs on {self._held[attempt.job][0]!r}.")
+        free = self._free.get(attempt.machine)
+        if free is None:
+            raise ValueError(f"job {attempt.job!r}: there is no machine {attempt.machine!r}.")
+        if attempt.demand > len(free):
+            raise ValueError(
+                f"job {attempt.job!r} needs {attempt.demand} units of {attempt.machine!r}, "
+                f"which has {len(free)} free."
+            )
+        units = tuple(sorted(free)[: attempt.demand])
+        free.difference_update(units)
+        self._held[attempt.job] = (attempt.machine, units)
+        return units
+
+    def release(self, job: str) -> None:
+        """Free the units of a job that has ended."""
+        machine, units = self._held.pop(job)
+        self._free[machine].update(units)

@@ -1,0 +1,272 @@
+"""Reads a queue from YAML; docs/dispatch.md describes the file.
+
+Every mistake is one `QueueError` sentence that names the job and the key, found before anything
+starts.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from hetsched.envs.scenarios.own_files import Speed, read_speeds
+from hetsched.executor.protocol import Machine
+from hetsched.executor.queue import DEFAULT_OBJECTIVE, Job, Mode, Queue, QueueError
+from hetsched.executor.yaml_fields import (
+    as_mapping,
+    as_number,
+    as_seconds,
+    as_whole,
+    kind_of,
+    only_known_keys,
+    read_yaml,
+)
+
+QUEUE_KEYS = {"machines", "jobs", "defaults", "speeds", "objective", "grace"}
+MACHINE_KEYS = {"name", "type", "kind", "device", "devices", "slots"}
+JOB_KEYS = {
+    "name", "command", "durations", "model", "steps", "weight", "due", "release", "timeout",
+    "gpus", "demand", "after", "retries", "env", "workdir",
+}  # fmt: skip
+
+
+Speeds = dict[str, list[Speed]]  # model -> its rows
+
+
+def load_queue(path: str | Path, machines: tuple[Machine, ...] | None = None) -> Queue:
+    """The queue in a YAML file.
+
+    Args:
+        path: the file; paths inside it (speeds, workdir) are relative to its folder.
+        machines: used instead of the file's own.
+
+    Raises:
+        QueueError: the file cannot be read or says something that cannot be run.
+    """
+    path = Path(path)
+    data = as_mapping(read_yaml(path), f"queue {path.name}")
+    only_known_keys(data, QUEUE_KEYS, f"queue {path.name}")
+    own = _machines(data["machines"], "machines") if "machines" in data else ()
+    used = own if machines is None else machines
+    if not used:
+        raise QueueError(
+            f"queue {path.name}: machines is missing; list them there or give --machines."
+        )
+    # A name that only the file's machines have is no slip of the pen; the job cannot run there.
+    known = {word for machine in (*own, *used) for word in (machine.name, machine.type)}
+    speeds = _speeds(path.parent / str(data["speeds"])) if "speeds" in data else {}
+    defaults = as_mapping(data.get("defaults") or {}, "defaults")
+    only_known_keys(defaults, JOB_KEYS - {"name", "after"}, "defaults")
+    entries = data.get("jobs")
+    if not isinstance(entries, list):
+        raise QueueError(f"queue {path.name}: jobs is missing; give a list of jobs.")
+    jobs = tuple(
+        _job(entry, position, defaults, used, known, speeds, path.parent)
+        for position, entry in enumerate(entries)
+    )
+    return Queue(
+        jobs,
+        used,
+        objective=str(data.get("objective", DEFAULT_OBJECTIVE)),
+        grace=as_seconds(data.get("grace", 10.0), "queue", "grace"),
+    )
+
+
+def parse_machines(spec: str) -> tuple[Machine, ...]:
+    """The machines that ``--machines`` names: a YAML file, or ``NAME[:TYPE]@DEVICE[*SLOTS]``, ...
+
+    DEVICE is ``cpu``, a GPU's UUID or its index; TYPE is the name if left out. For example
+    ``big:h200@0,small:l40s@1,cpu@cpu*2``.
+
+    Raises:
+        QueueError: naming the part that cannot be read.
+    """
+    if spec.endswith((".yaml", ".yml")):
+        data = read_yaml(Path(spec))
+        return _machines(data.get("machines") if isinstance(data, Mapping) else data, spec)
+    machines = []
+    for part in (part.strip() for part in spec.split(",")):
+        match = re.fullmatch(r"([^:@*\s]+)(?::([^:@*\s]+))?@([^:@*\s]+)(?:\*(\d+))?", part)
+        if match is None:
+            raise QueueError(
+                f"--machines: {part!r} cannot be read; write NAME:TYPE@DEVICE*SLOTS, "
+                "for example gpu0:v100@0 or cpu@cpu*2, or name a .yaml file."
+            )
+        name, kind, device, slots = match.groups()
+        entry = {"name": name, "type": kind or name, "slots": int(slots or 1)}
+        if device != "cpu":
+            entry["device"] = device
+        machines.append(_machine(entry, f"--machines: {part!r}"))
+    return tuple(machines)
+
+
+def _machines(entries: Any, who: str) -> tuple[Machine, ...]:
+    if not isinstance(entries, list):
+        raise QueueError(f"{who}: give a list of machines, not {kind_of(entries)}.")
+    return tuple(_machine(entry, f"{who}[{at}]") for at, entry in enumerate(entries))
+
+
+def _machine(entry: Any, who: str) -> Machine:
+    entry = as_mapping(entry, who)
+    only_known_keys(entry, MACHINE_KEYS, who)
+    if "name" not in entry:
+        raise QueueError(f"{who}: name is missing; give every machine a name.")
+    if "device" in entry and "devices" in entry:
+        raise QueueError(f"{who}: device and devices exclude each other; keep one.")
+    devices = entry.get("devices", [entry["device"]] if "device" in entry else [])
+    if not isinstance(devices, list):
+        raise QueueError(f"{who}: devices is {kind_of(devices)}; give a list.")
+    kind = entry.get("kind", "gpu" if devices else "cpu")
+    default = max(1, len(devices))
+    try:
+        return Machine(
+            name=str(entry["name"]),
+            type=str(entry.get("type", kind)),
+            kind=kind,
+            devices=tuple(str(device) for device in devices),
+            capacity=as_whole(entry.get("slots", default), who, "slots"),
+        )
+    except QueueError:
+        raise
+    except ValueError as error:
+        raise QueueError(str(error)) from None
+
+
+def _speeds(path: Path) -> Speeds:
+    """The measured rows of each model, from a CSV as of the scenario ``own``."""
+    try:
+        rows = read_speeds(path)
+    except ValueError as error:
+        raise QueueError(f"speeds: {error}.") from None
+    table: Speeds = {}
+    for row in rows:
+        table.setdefault(row.model, []).append(row)
+    return table
+
+
+def _job(
+    entry: Any,
+    position: int,
+    defaults: Mapping[str, Any],
+    machines: tuple[Machine, ...],
+    known: set[str],
+    speeds: Speeds,
+    folder: Path,
+) -> Job:
+    entry = as_mapping(entry, f"jobs[{position}]")
+    if "name" not in entry:
+        raise QueueError(f"jobs[{position}]: name is missing; give every job a name.")
+    name = str(entry["name"])
+    who = f"job {name!r}"
+    only_known_keys(entry, JOB_KEYS, who)
+    own_env = _env(entry.get("env", {}), who)
+    entry = {**defaults, **entry}
+    after = entry.get("after", [])
+    workdir = entry.get("workdir")
+    return Job(
+        name=name,
+        modes=_modes(entry, who, machines, known, speeds),
+        command=_command(entry, who),
+        weight=as_number(entry.get("weight", 1.0), who, "weight"),
+        due=as_seconds(entry.get("due", math.inf), who, "due"),
+        release=as_seconds(entry.get("release", 0.0), who, "release"),
+        timeout=as_seconds(entry.get("timeout", math.inf), who, "timeout"),
+        after=tuple(str(one) for one in (after if isinstance(after, list) else [after])),
+        retries=as_whole(entry.get("retries", 0), who, "retries"),
+        env={**_env(defaults.get("env", {}), "defaults"), **own_env},
+        workdir=None if workdir is None else str((folder / str(workdir)).absolute()),
+    )
+
+
+def _command(entry: Mapping[str, Any], who: str) -> tuple[str, ...] | str:
+    command = entry.get("command")
+    if isinstance(command, str) and command.strip():
+        return command
+    if isinstance(command, list) and command:
+        if any(isinstance(word, dict | list | None) for word in command):
+            raise QueueError(f"{who}: command holds more than plain words; quote them.")
+        return tuple(str(word) for word in command)
+    raise QueueError(f"{who}: command is missing; give a list of words, or text for the shell.")
+
+
+def _env(value: Any, who: str) -> dict[str, str]:
+    env = as_mapping(value, f"{who}: env")
+    for key, one in env.items():
+        if isinstance(one, bool | dict | list | None):
+            raise QueueError(f"{who}: env {key} is {one!r}; write it in quotes.")
+    return {str(key): str(one) for key, one in env.items()}
+
+
+def _modes(
+    entry: Mapping[str, Any],
+    who: str,
+    machines: tuple[Machine, ...],
+    known: set[str],
+    speeds: Speeds,
+) -> tuple[Mode, ...]:
+    """Where the job can run: its durations by machine or type, else its model's speeds."""
+    given = as_mapping(entry.get("durations") or {}, f"{who}: durations")
+    durations = {str(word): value for word, value in given.items()}
+    for word in durations:
+        if word not in known:
+            raise QueueError(
+                f"{who}: durations names {word!r}, which is no machine or machine type here; "
+                f"use {', '.join(sorted(known))}."
+            )
+    rows, steps = _rows_and_steps(entry, who, speeds)
+    if "gpus" in entry and "demand" in entry:
+        raise QueueError(f"{who}: gpus and demand exclude each other; keep one.")
+    gpus = as_whole(entry["gpus"], who, "gpus") if "gpus" in entry else None
+    # The number of units that was asked for; None: whatever was measured.
+    units = max(gpus, 1) if gpus is not None else None
+    if "demand" in entry:
+        units = as_whole(entry["demand"], who, "demand")
+    modes, too_small = [], 0
+    for machine in machines:
+        if gpus is not None and (machine.kind == "gpu") != (gpus > 0):
+            continue
+        value = durations.get(machine.name, durations.get(machine.type))
+        if value is not None:
+            seconds = as_seconds(value, who, f"durations on {machine.name!r}")
+            found = [Mode(machine.name, seconds, 1 if units is None else units)]
+        else:
+            found = [
+                Mode(machine.name, steps / row.speed, row.gpus)
+                for row in rows
+                if row.machine == machine.type and units in (None, row.gpus)
+            ]
+        fitting = [mode for mode in found if mode.demand <= machine.capacity]
+        if found and not fitting:
+            too_small = max(too_small, machine.capacity)
+        modes += fitting
+    if not modes and too_small:
+        raise QueueError(
+            f"{who}: needs more units of one machine than the {too_small} that the largest it can "
+            "use has; lower gpus or demand, or add a machine."
+        )
+    if not modes:
+        raise QueueError(
+            f"{who}: durations give no seconds for any of the machines it may use; add one, or a "
+            "model with steps whose speed there is known."
+        )
+    return tuple(modes)
+
+
+def _rows_and_steps(
+    entry: Mapping[str, Any], who: str, speeds: Speeds
+) -> tuple[list[Speed], float]:
+    """The measured speeds of the job's model and its work; no rows without a model."""
+    if "model" not in entry:
+        if "steps" in entry:
+            raise QueueError(f"{who}: steps without a model say nothing; add model.")
+        return [], 0.0
+    model = str(entry["model"])
+    steps = as_number(entry.get("steps"), who, "steps")
+    if not (steps > 0 and math.isfinite(steps)):
+        raise QueueError(f"{who}: steps is {steps:g}; give a number above 0.")
+    if model not in speeds:
+        raise QueueError(f"{who}: model {model!r} is not in the speeds table; add its rows.")
+    return speeds[model], steps

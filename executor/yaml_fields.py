@@ -1,0 +1,99 @@
+"""Values of a YAML file, each checked where it is read.
+
+Every mistake is one `QueueError` sentence: `who` names the job, machine or file it is in, `key`
+the key.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Hashable, Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from hetsched.executor.queue import QueueError
+
+UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
+
+
+# The parser in C, where PyYAML was built with it, is ten times faster.
+_Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+class _UniqueKeyLoader(_Loader):
+    """Plain YAML lets the later of two equal keys win without a word."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
+        seen: set[Hashable] = set()
+        for key_node, _ in node.value:
+            if key_node.tag == "tag:yaml.org,2002:merge":  # "<<": its keys may be overridden
+                continue
+            key = self.construct_object(key_node, deep=True)
+            if isinstance(key, Hashable) and key in seen:
+                line = key_node.start_mark.line + 1
+                raise QueueError(f"line {line}: key {key!r} is given twice; keep one.")
+            seen.add(key)
+        return dict(super().construct_mapping(node, deep))
+
+
+def read_yaml(path: Path) -> Any:
+    """The content of a YAML file; equal keys and bad syntax are refused with their line."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+        raise QueueError(f"cannot read {path}: {why}; check the path.") from None
+    try:
+        return yaml.load(text, _UniqueKeyLoader)  # a safe loader
+    except QueueError as error:
+        raise QueueError(f"{path.name}, {error}") from None
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        where = f", line {mark.line + 1}" if mark is not None else ""
+        what = getattr(error, "problem", None) or "cannot be parsed"
+        raise QueueError(f"{path.name}{where}: no valid YAML ({what}); correct it.") from None
+
+
+def as_mapping(value: Any, who: str) -> Mapping[str, Any]:
+    """The value, if it is a mapping."""
+    if not isinstance(value, Mapping):
+        raise QueueError(f"{who}: must be a mapping of keys to values, not {kind_of(value)}.")
+    return value
+
+
+def only_known_keys(data: Mapping[str, Any], known: set[str], who: str) -> None:
+    """Refuse a key outside the known ones."""
+    for key in data:
+        if key not in known:
+            raise QueueError(f"{who}: unknown key {key!r}; use {', '.join(sorted(known))}.")
+
+
+def kind_of(value: Any) -> str:
+    """What a value is, for a sentence."""
+    return "nothing" if value is None else type(value).__name__
+
+
+def as_seconds(value: Any, who: str, key: str) -> float:
+    """A number of seconds, or text such as 90s, 15m, 2h, 1.5d."""
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return float(value)
+    match = re.fullmatch(r"\s*(\d+(?:\.\d*)?)\s*(s|m|min|h|d|)\s*", str(value))
+    if match is None or not isinstance(value, str):
+        raise QueueError(f"{who}: {key} is {value!r}; give seconds, or text like 90s, 15m, 2h.")
+    return float(match[1]) * UNITS[match[2]]
+
+
+def as_number(value: Any, who: str, key: str) -> float:
+    """The value, if it is a number."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise QueueError(f"{who}: {key} is {value!r}; give a number.")
+    return float(value)
+
+
+def as_whole(value: Any, who: str, key: str) -> int:
+    """The value, if it is a whole number."""
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise QueueError(f"{who}: {key} is {value!r}; give a whole number.")
+    return value

@@ -1,0 +1,185 @@
+"""The command: exit statuses, reports, one-sentence mistakes, and Ctrl-C without orphans."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import uuid
+from pathlib import Path
+
+import pytest
+
+from hetsched import dispatch
+from hetsched.cli import UserError
+
+ROOT = Path(dispatch.__file__).parent
+QUEUE = """
+machines:
+  - {name: cpu, slots: 2}
+jobs:
+  - {name: a, command: "echo hello", durations: {cpu: 0.1}}
+  - {name: b, command: "exit 3", durations: {cpu: 0.1}}
+  - {name: c, command: "true", durations: {cpu: 0.1}, after: b}
+"""
+
+
+def write(tmp_path: Path, text: str = QUEUE) -> str:
+    path = tmp_path / "queue.yaml"
+    path.write_text(text, encoding="utf-8")
+    return str(path)
+
+
+def call(*arguments: str) -> int:
+    return dispatch.dispatch(dispatch.parse(arguments))
+
+
+def test_a_failed_job_gives_status_1_and_a_full_report(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    logs, out = tmp_path / "logs", tmp_path / "out.json"
+    queue = write(tmp_path)
+    status = call(queue, "--policy", "fifo", "--logs", str(logs), "--json", str(out))
+    assert status == 1
+    said = json.loads(out.read_text(encoding="utf-8"))
+    assert {one["job"]: one["status"] for one in said["jobs"]} == {
+        "a": "done",
+        "b": "failed",
+        "c": "not run",
+    }
+    assert (logs / "a.1.log").read_text(encoding="utf-8") == "hello\n"
+    assert json.loads((logs / "report.json").read_text(encoding="utf-8")) == said
+    captured = capsys.readouterr()
+    assert "1 of 3 jobs done" in captured.out
+    assert "b on cpu" in captured.err
+    assert "exit status 3" in captured.err
+
+
+def test_all_done_gives_status_0_and_the_json_can_go_to_stdout(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = QUEUE.replace("exit 3", "true")
+    arguments = ("--policy", "ect-wait", "--logs", str(tmp_path / "logs"), "--json", "-")
+    assert call(write(tmp_path, text), "--quiet", *arguments) == 0
+    said = json.loads(capsys.readouterr().out)
+    assert (said["policy"], said["totals"]["done"]) == ("ect-wait", 3)
+
+
+def test_the_simulated_executor_starts_nothing(tmp_path: Path) -> None:
+    text = QUEUE.replace("echo hello", f"touch {tmp_path}/started")
+    out = tmp_path / "out.json"
+    arguments = ("--policy", "fifo", "--executor", "simulated", "--json", str(out))
+    assert call(write(tmp_path, text), *arguments) == 0
+    assert not (tmp_path / "started").exists()
+    said = json.loads(out.read_text(encoding="utf-8"))
+    assert said["totals"]["makespan"] == pytest.approx(0.2)
+
+
+def test_a_dry_run_shows_the_plan_and_the_picture(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    picture = tmp_path / "plan.html"
+    arguments = ("--policy", "spt", "--dry-run", "--gantt", str(picture))
+    assert call(write(tmp_path), *arguments, "--machines", "big:cpu@0,cpu@cpu*4") == 0
+    said = capsys.readouterr().out
+    assert "nothing was started" in said
+    assert "3 of 3 jobs planned" in said
+    assert "Machines in use: big" in said
+    assert picture.stat().st_size > 1000
+
+
+@pytest.mark.parametrize("name", ["queue.yaml", "gpu-queue.yaml"])
+def test_the_examples_can_be_planned(name: str) -> None:
+    assert call(str(ROOT / "examples" / name), "--policy", "allox", "--dry-run") == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["absent.yaml"], "cannot read absent.yaml"),
+        (["QUEUE", "--machines", "two gpus"], "--machines: 'two gpus' cannot be read"),
+        (["QUEUE", "--policy", "no-such"], "--policy: 'no-such' is neither a file nor a shipped"),
+        (["QUEUE", "--policy", "no-such"], "the rules are fifo, "),
+        (["QUEUE", "--policy", "absent.safetensors"], "--policy: there is no checkpoint"),
+        (["QUEUE", "--policy", "atc:k=much"], "--policy: parameter 'k' of rule 'atc' must be"),
+        (["QUEUE", "--policy", "fifo", "--json", "absent/x"], "--json: 'absent/x' cannot be writ"),
+        (["QUEUE", "--policy", "fifo", "--gantt", "x.gif"], "gantt: 'x.gif' must end in .png"),
+        (["QUEUE", "--policy", "fifo", "--logs", "QUEUE"], "--logs: .* cannot be made"),
+    ],
+)
+def test_a_mistake_in_the_call_is_one_sentence(
+    tmp_path: Path, arguments: list[str], message: str
+) -> None:
+    queue = write(tmp_path)
+    arguments = [queue if word == "QUEUE" else word for word in arguments]
+    with pytest.raises(UserError, match=message) as caught:
+        call(*arguments)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_mistake_in_the_objective_is_one_sentence(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"queue: objective: .*unknown term 'fast'"):
+        call(write(tmp_path, QUEUE + "objective: fast"), "--policy", "fifo")
+
+
+def test_help_does_not_load_torch() -> None:
+    code = "import sys; from hetsched import dispatch; assert 'torch' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=30)
+
+
+def processes_with(mark: str) -> list[int]:
+    """Living processes that have the text in their environment, as /proc shows it."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        try:
+            if entry.name.isdigit() and mark.encode() in (entry / "environ").read_bytes():
+                found.append(int(entry.name))
+        except OSError:
+            continue
+    return found
+
+
+INTERRUPTED = """
+machines:
+  - {name: cpu, slots: 3}
+grace: 0.5
+defaults: {durations: {cpu: 60}, env: {MARK: MARKER}}
+jobs:
+  - {name: obeys, command: "touch OBEYS; sleep 60"}
+  - name: ignores
+    command: "trap '' TERM; (sleep 60 & sleep 60; sleep 60) & touch IGNORES; wait; sleep 60"
+  - {name: waits, command: "true", after: obeys}
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="orphans are found in /proc")
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_stop_signal_leaves_no_orphan(tmp_path: Path, number: int, status: int) -> None:
+    mark = uuid.uuid4().hex
+    flags = [tmp_path / "obeys", tmp_path / "ignores"]
+    text = INTERRUPTED.replace("MARKER", mark)
+    text = text.replace("OBEYS", str(flags[0])).replace("IGNORES", str(flags[1]))
+    command = [sys.executable, str(ROOT / "dispatch.py"), write(tmp_path, text)]
+    command += ["--policy", "fifo", "--logs", str(tmp_path / "logs")]
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env={**os.environ, "OTHER": "1"}
+    )
+    try:
+        end = time.monotonic() + 60
+        while not all(flag.exists() for flag in flags) and time.monotonic() < end:
+            time.sleep(0.02)
+        assert len(processes_with(mark)) >= 4
+        process.send_signal(number)
+        out, err = process.communicate(timeout=30)
+    finally:
+        process.kill()
+    assert process.returncode == status, err.decode()
+    assert processes_with(mark) == []
+    said = json.loads((tmp_path / "logs" / "report.json").read_text(encoding="utf-8"))
+    assert [one["status"] for one in said["jobs"]] == ["cancelled", "cancelled", "not run"]
+    assert said["jobs"][1]["reason"] == "stopped and was killed after its grace"
+    assert "it comes after 'obeys', which had not ended" in said["jobs"][2]["reason"]
+    assert "0 of 3 jobs done" in out.decode()
