@@ -138,6 +138,20 @@ def test_every_module_says_what_it_is(tracked: list[Path]) -> None:
     assert silent == []
 
 
+def test_every_link_of_the_documents_leads_to_a_tracked_file(tracked: list[Path]) -> None:
+    link = re.compile(r"\]\((?!https?://|#|mailto:)([^)#\s]+)")
+    known = {(ROOT / file).resolve() for file in tracked}
+    known |= {folder for file in known for folder in file.parents}
+    broken = [
+        f"{file}: {target}"
+        for file in tracked
+        if file.suffix == ".md"
+        for target in link.findall((ROOT / file).read_text())
+        if (ROOT / file.parent / target).resolve() not in known
+    ]
+    assert broken == []
+
+
 def test_no_file_names_a_place_on_one_persons_computer(tracked: list[Path]) -> None:
     place = re.compile(rb"(?<![\w.~-])/(?:home|root|tmp|Users|work|var/tmp|mnt)/")
     found = [
