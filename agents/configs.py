@@ -25,7 +25,7 @@ class ImitationConfig:
     teacher: str = "annealing"
     instances: int = 64
     moves_per_job: int = 1500
-    learning_rate: float = 2e-3
+    learning_rate: float = 1.5e-3
     batch_size: int = 512
     epochs: int = 2
     explore: float = 0.5

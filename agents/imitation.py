@@ -10,7 +10,8 @@ import torch
 from torch import Tensor
 
 from hetsched.agents.teachers import RuleTeacher, Teacher, annealing_teacher
-from hetsched.envs.graph import Graph, observe
+from hetsched.envs.features import observe
+from hetsched.envs.graph import Graph
 from hetsched.envs.problem import Problem
 from hetsched.envs.simulator import State
 

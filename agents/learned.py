@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import torch
 from torch import Tensor
 
-from hetsched.envs.graph import observe
-from hetsched.envs.simulator import State
-from hetsched.gnn.network import SchedulingNetwork
+from hetsched.envs.features import observe
+
+if TYPE_CHECKING:
+    from hetsched.envs.simulator import State
+    from hetsched.gnn.network import SchedulingNetwork
 
 
 class LearnedPolicy:

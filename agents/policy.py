@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import torch
 from torch import Tensor
 
-from hetsched.envs.simulator import State
+if TYPE_CHECKING:
+    from hetsched.envs.simulator import State
 
 
 class Policy(Protocol):

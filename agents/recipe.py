@@ -101,9 +101,9 @@ def recipe(scenario: str) -> TrainConfig:
     if head == "hitzges":
         return TrainConfig(
             scenario,
-            sizes=((8, 4), (20, 4), (14, 4), (30, 6), (8, 4), (20, 4), (40, 6)),
-            timesteps=600_000,
-            warm_start=ImitationConfig(decisions=1_200_000),
+            sizes=((8, 4), (20, 4), (12, 5), (8, 4), (20, 4), (30, 6)),
+            timesteps=500_000,
+            warm_start=ImitationConfig(decisions=900_000),
             ppo=PPOConfig(learning_rate=2e-4),
         )
     if head in ("gpu-cluster", "gpu-cluster-noisy", "gpu-cluster-gangs", "own"):

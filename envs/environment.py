@@ -10,7 +10,7 @@ import torch
 from gymnasium import spaces
 from numpy.typing import NDArray
 
-from hetsched.envs.graph import observe
+from hetsched.envs.features import observe
 from hetsched.envs.observation import Extent, arrays_from_graph, observation_space
 from hetsched.envs.problem import Problem
 from hetsched.envs.scenarios import get_scenario

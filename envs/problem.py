@@ -112,18 +112,14 @@ class Problem:
             ValueError: no instance, or ``keep_fastest`` below 1.
         """
         if not instances:
-            raise ValueError(
-                "a batch needs at least one instance; give a non-empty list"
-            )
+            raise ValueError("a batch needs at least one instance; give a non-empty list")
         if keep_fastest is not None and keep_fastest < 1:
             raise ValueError(f"keep_fastest must be at least 1, got {keep_fastest}")
         arrays = _pad(tuple(instances), keep_fastest)
         return Problem(
             instances=tuple(instances),
             **{
-                name: torch.from_numpy(value).to(device)
-                if isinstance(value, np.ndarray)
-                else value
+                name: torch.from_numpy(value).to(device) if isinstance(value, np.ndarray) else value
                 for name, value in arrays.items()
             },
         )
@@ -149,8 +145,7 @@ def _pad(instances: tuple[Instance, ...], keep_fastest: int | None) -> dict[str,
     machines = max(one.num_machines for one in instances)
     kept = [_kept_modes(one, keep_fastest) for one in instances]
     dense = all(
-        _one_mode_per_machine(one, modes)
-        for one, modes in zip(instances, kept, strict=True)
+        _one_mode_per_machine(one, modes) for one, modes in zip(instances, kept, strict=True)
     )
     pruned = keep_fastest is not None and keep_fastest < machines
     dense = dense and not pruned
@@ -251,10 +246,7 @@ def _kept_modes(instance: Instance, keep_fastest: int | None) -> np.ndarray:
 
 
 def _one_mode_per_machine(instance: Instance, modes: np.ndarray) -> bool:
-    pair = (
-        instance.mode_jobs[modes] * instance.num_machines
-        + instance.mode_machines[modes]
-    )
+    pair = instance.mode_jobs[modes] * instance.num_machines + instance.mode_machines[modes]
     return len(np.unique(pair)) == len(pair)
 
 
@@ -264,11 +256,7 @@ def _heads_and_tails(instance: Instance) -> tuple[np.ndarray, np.ndarray]:
     Heads bound the true schedule, so they use true durations; tails describe what is expected.
     """
     n = instance.num_jobs
-    actual = (
-        instance.processing_times
-        if instance.actual_times is None
-        else instance.actual_times
-    )
+    actual = instance.processing_times if instance.actual_times is None else instance.actual_times
     true_fastest, fastest = np.full(n, np.inf), np.full(n, np.inf)
     np.minimum.at(true_fastest, instance.mode_jobs, actual)
     np.minimum.at(fastest, instance.mode_jobs, instance.processing_times)

@@ -267,9 +267,7 @@ class State:
         self.units[rows, machine] = torch.where(taken, end[:, None], units)
         if self.separate_beliefs:
             believed = self.believed_units[rows, machine]
-            self.believed_units[rows, machine] = torch.where(
-                taken, believed_end[:, None], believed
-            )
+            self.believed_units[rows, machine] = torch.where(taken, believed_end[:, None], believed)
 
     def _release_successors(
         self, rows: Tensor, jobs: Tensor, machine: Tensor, end: Tensor, believed_end: Tensor
@@ -279,9 +277,7 @@ class State:
         leaving = problem.arc_mask[rows] & (problem.arcs[rows, :, 0] == jobs[:, None])  # (R, A)
         at, arc = leaving.nonzero(as_tuple=True)  # (L,)
         row, after = rows[at], problem.arcs[rows[at], arc, 1]
-        self.open_predecessors.index_put_(
-            (row, after), torch.full_like(after, -1), accumulate=True
-        )
+        self.open_predecessors.index_put_((row, after), torch.full_like(after, -1), accumulate=True)
         machines = torch.arange(self.ready.shape[2], device=problem.device)  # (M,) or (1,)
         elsewhere = machines != machine[at][:, None] if len(machines) > 1 else machines > 0
         lag = torch.where(elsewhere, problem.arc_lags[row, arc][:, None], 0.0)  # (L, M)

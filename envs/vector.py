@@ -10,7 +10,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from hetsched.envs.graph import Graph, observe
+from hetsched.envs.features import observe
+from hetsched.envs.graph import Graph
 from hetsched.envs.problem import Problem
 from hetsched.envs.simulator import State
 

@@ -16,7 +16,7 @@ class NetworkConfig:
     """
 
     hidden: int = 32
-    layers: int = 3
+    layers: int = 2
     heads: int = 4
 
     def __post_init__(self) -> None:

@@ -126,16 +126,21 @@ class ModeConv(nn.Module):
         split = message.unflatten(-1, (self.heads, -1))  # (N, K, H, D)
         # The modes of a job lie side by side: its softmax is over an axis.
         at_jobs = (for_jobs.softmax(1)[..., None] * split).sum(1).flatten(1)
+        if layout.dense and layout.num_instances == 1:  # the same softmax, over an axis
+            at_machines = (for_machines.softmax(0)[..., None] * split).sum(0).flatten(1)
+            return at_jobs, at_machines[None]
         if layout.dense:  # all modes of a job travel together, one per machine
             at_machines = self.attention_sum(
                 split, for_machines, layout.batch, layout.num_instances
             ).flatten(2)  # (B, M, d)
             return at_jobs, at_machines
         nodes = layout.num_instances * layout.num_machines
-        keep = layout.mode_mask
-        at_machines = self.attention_sum(
-            split[keep], for_machines[keep], layout.machine[keep], nodes
-        )
+        if layout.full:
+            edges = split.flatten(0, 1), for_machines.flatten(0, 1), layout.machine.flatten()
+        else:
+            keep = layout.mode_mask
+            edges = split[keep], for_machines[keep], layout.machine[keep]
+        at_machines = self.attention_sum(*edges, nodes)  # (B * M, H, D)
         return at_jobs, at_machines.view(layout.num_instances, layout.num_machines, -1)
 
 
