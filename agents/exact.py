@@ -1,7 +1,8 @@
 """Exact schedules by constraint programming (CP-SAT), with a proven lower bound.
 
-Where PyJobShop can express the problem its model is used (``exact_pyjobshop.py``), elsewhere our
-own model on OR-tools (``exact_model.py``).  Both work on whole numbers (``exact_ticks.py`` says
+Where only the loads of the machines count there is a model without intervals
+(``exact_loads.py``); else PyJobShop's where it can express the problem (``exact_pyjobshop.py``);
+else our own on OR-tools (``exact_model.py``).  All work on whole numbers (``exact_ticks.py`` says
 how times and weights become whole).  Costs never come from the solver: the order of jobs that it
 found is timed again with the true durations, each job as early as that order allows, and priced
 by ``Schedule.cost``.
@@ -44,7 +45,7 @@ class ExactResult:
             rounded, to within one part in ten thousand); "feasible": a schedule without that
             proof; "unknown": no schedule.
         seconds: wall time, building the model included.
-        engine: the model that was solved, "pyjobshop" or "direct".
+        engine: the model that was solved: "loads", "pyjobshop" or "direct".
     """
 
     schedule: Schedule | None
@@ -56,7 +57,9 @@ class ExactResult:
 
     @property
     def gap(self) -> float:
-        """(cost - bound) / cost, zero where both are zero."""
+        """(cost - bound) / cost: zero where they agree, one without a schedule."""
+        if self.schedule is None:
+            return 1.0
         return 0.0 if self.cost <= self.bound else (self.cost - self.bound) / self.cost
 
 
@@ -75,10 +78,10 @@ def solve_exact(
 
     Args:
         instance, objective: the problem.
-        time_limit: seconds given to the solver.
+        time_limit: seconds given to the solver; building the model comes on top.
         workers: threads; with one, equal calls give equal answers if the time suffices.
         hint: a feasible schedule to start from; the answer is never worse.
-        engine: "pyjobshop" or "direct" insists on one of the models, for comparing them.
+        engine: "pyjobshop" or "direct" insists on that model, for comparing them.
 
     Raises:
         ValueError: a time limit or worker count that is not positive, or engine "pyjobshop" for
@@ -94,12 +97,14 @@ def solve_exact(
     began = time.monotonic()
     ticks = to_ticks(instance, objective)
     # Imported here: OR-tools and PyJobShop take a second to load.
-    from hetsched.agents import exact_model, exact_pyjobshop
+    from hetsched.agents import exact_loads, exact_model, exact_pyjobshop
 
     reason = exact_pyjobshop.cannot_express(instance, ticks)
     if engine == "pyjobshop" and reason:
         raise ValueError(f"PyJobShop cannot express {reason}; use engine 'direct'")
-    model = exact_pyjobshop if engine != "direct" and not reason else exact_model
+    model = exact_model if engine == "direct" or reason else exact_pyjobshop
+    if engine == "auto" and exact_loads.can_express(instance, ticks):
+        model = exact_loads
     answer = model.solve(instance, ticks, time_limit, workers, hint)
 
     schedule = hint
@@ -109,7 +114,8 @@ def solve_exact(
         found_cost = found.cost(instance, objective)
         if found_cost < cost:
             schedule, cost = found, found_cost
-    bound = min(answer.bound / ticks.per_cost + ticks.constant, cost)
+    # No term is ever negative, which the solver does not know once release times are taken off.
+    bound = min(max(0.0, answer.bound / ticks.per_cost + ticks.constant), cost)
     status: Status = "unknown" if schedule is None else "feasible"
     if answer.proven and cost - bound <= (CLOSED if ticks.whole else CLOSED_ROUNDED) * abs(cost):
         status = "optimal"
