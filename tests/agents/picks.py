@@ -16,12 +16,15 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from hetsched.envs.instance import Instance
+    from hetsched.envs.simulator import Deciding
 
 FLOW = Objective(flow_time=1.0, per_job=True)
 WAIT = "wait"
 
 
-def begin(instance: Instance, deciding: str = "plan", started: Sequence[tuple[int, int]] = ()):
+def begin(
+    instance: Instance, deciding: Deciding = "plan", started: Sequence[tuple[int, int]] = ()
+) -> State:
     """A one-row state in which the given (job, slot) pairs have been picked."""
     state = State.initial(Problem.from_instances([instance]), FLOW, deciding)
     for job, slot in started:
@@ -39,7 +42,7 @@ def pick(rule: str, state: State) -> tuple[int, int] | str:
 
 
 def costs(
-    rule: str, instances: Sequence[Instance], deciding: str, objective: Objective = FLOW
+    rule: str, instances: Sequence[Instance], deciding: Deciding, objective: Objective = FLOW
 ) -> Tensor:
     """(B,) cost of every instance under the rule."""
     state = State.initial(Problem.from_instances(instances), objective, deciding)

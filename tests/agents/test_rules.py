@@ -11,7 +11,7 @@ from hetsched.agents.rules import RULES, make_rule, rule_names
 from hetsched.envs.instance import Instance
 from hetsched.envs.objective import Objective
 from hetsched.envs.problem import Problem
-from hetsched.envs.simulator import State
+from hetsched.envs.simulator import Deciding, State
 from hetsched.tests.agents.picks import FLOW
 from hetsched.tests.envs.instances import random_instance
 
@@ -33,7 +33,7 @@ def distinct(seed: int, jobs: int = 7, machines: int = 3) -> Instance:
     )
 
 
-def played(rule: str, instances: list[Instance], deciding: str) -> list[list[int]]:
+def played(rule: str, instances: list[Instance], deciding: Deciding) -> list[list[int]]:
     """The actions of every row until all are done; no more than the events allow."""
     problem = Problem.from_instances(instances)
     state, policy = State.initial(problem, FLOW, deciding), make_rule(rule)
