@@ -11,12 +11,14 @@ import torch
 from torch import Tensor
 
 from hetsched.envs.bounds import objective_bound
+from hetsched.envs.clock import advance, next_event
+from hetsched.envs.placing import place
+from hetsched.envs.schedule import Schedule
 from hetsched.envs.timing import Timing
 
 if TYPE_CHECKING:
     from hetsched.envs.objective import Objective
     from hetsched.envs.problem import Problem
-    from hetsched.envs.schedule import Schedule
 
 Deciding = Literal["plan", "dispatch"]
 INF = float("inf")
@@ -87,7 +89,7 @@ class State:
     def initial(cls, problem: Problem, objective: Objective, deciding: Deciding) -> State:
         """Nothing scheduled; in dispatch, the clock stands at the first possible decision."""
         state = cls(problem, objective, deciding)
-        state._settle()
+        state._settle(waiting=torch.zeros_like(state.done))
         return state
 
     @classmethod
@@ -115,7 +117,8 @@ class State:
         row = torch.tensor([0])
         for job, slot, start in started:
             expected = start + float(problem.processing_times[0, job, slot])
-            state._place(
+            place(
+                state,
                 row,
                 torch.tensor([job]),
                 torch.tensor([slot]),
@@ -202,7 +205,7 @@ class State:
             start = self.timing.believed_start[rows, jobs, slots]  # legal now, so it is true
             end = start + problem.actual_times[rows, jobs, slots]
             believed_end = start + problem.processing_times[rows, jobs, slots]
-            self._place(rows, jobs, slots, start, end, believed_end)
+            place(self, rows, jobs, slots, start, end, believed_end)
         self.steps += active
         self.done = ~(problem.job_mask & ~self.scheduled).any(1)
         self.timing = Timing(self)
@@ -228,135 +231,21 @@ class State:
                 f"action {action} of row {row} {what} and is not legal now; choose where mask() is"
             )
 
-    def _place(
-        self,
-        rows: Tensor,
-        jobs: Tensor,
-        slots: Tensor,
-        start: Tensor,
-        end: Tensor,
-        believed_end: Tensor,
-    ) -> None:
-        """Schedule one job in each of the given rows; all arguments (R,)."""
-        problem = self.problem
-        machine = problem.mode_machines[rows, jobs, slots]
-        if problem.setup_times is not None:
-            last = self.last_job[rows, machine]
-            self.setups[rows, jobs] = problem.setup_times[rows, last, jobs, machine]
-        self.last_job[rows, machine] = jobs
-        self.scheduled[rows, jobs] = True
-        self.chosen[rows, jobs] = slots
-        self.starts[rows, jobs], self.ends[rows, jobs] = start, end
-        if self.units.shape[2] == 1:
-            self.units[rows, machine, 0] = end
-            if self.separate_beliefs:
-                self.believed_units[rows, machine, 0] = believed_end
-        else:
-            self._occupy(rows, machine, problem.demand[rows, jobs, slots], end, believed_end)
-        if problem.arcs.shape[1]:
-            self._release_successors(rows, jobs, machine, end, believed_end)
-
-    def _occupy(
-        self, rows: Tensor, machine: Tensor, demand: Tensor, end: Tensor, believed_end: Tensor
-    ) -> None:
-        """Give the job the units of its machine that are free first; all arguments (R,)."""
-        units = self.units[rows, machine]  # (R, U)
-        order = units.argsort(dim=1, stable=True)
-        taken = torch.arange(units.shape[1], device=units.device) < demand[:, None]  # (R, U)
-        taken = torch.zeros_like(taken).scatter(1, order, taken)
-        self.units[rows, machine] = torch.where(taken, end[:, None], units)
-        if self.separate_beliefs:
-            believed = self.believed_units[rows, machine]
-            self.believed_units[rows, machine] = torch.where(taken, believed_end[:, None], believed)
-
-    def _release_successors(
-        self, rows: Tensor, jobs: Tensor, machine: Tensor, end: Tensor, believed_end: Tensor
-    ) -> None:
-        """Tell the successors of the jobs when they can start; all arguments (R,)."""
-        problem = self.problem
-        leaving = problem.arc_mask[rows] & (problem.arcs[rows, :, 0] == jobs[:, None])  # (R, A)
-        at, arc = leaving.nonzero(as_tuple=True)  # (L,)
-        row, after = rows[at], problem.arcs[rows[at], arc, 1]
-        self.open_predecessors.index_put_((row, after), torch.full_like(after, -1), accumulate=True)
-        machines = torch.arange(self.ready.shape[2], device=problem.device)  # (M,) or (1,)
-        elsewhere = machines != machine[at][:, None] if len(machines) > 1 else machines > 0
-        lag = torch.where(elsewhere, problem.arc_lags[row, arc][:, None], 0.0)  # (L, M)
-        # No two arcs of one job lead to the same successor, so plain assignment is safe.
-        self.ready[row, after] = torch.maximum(self.ready[row, after], end[at][:, None] + lag)
-        if self.separate_beliefs:
-            self.believed_ready[row, after] = torch.maximum(
-                self.believed_ready[row, after], believed_end[at][:, None] + lag
-            )
-
-    def _settle(self, waiting: Tensor | None = None) -> None:
+    def _settle(self, waiting: Tensor) -> None:
         """Move the clock where it must move, then account for the change of the bound."""
         if self.deciding == "dispatch":
             stuck = ~self.done & ~self.timing.legal.flatten(1).any(1)
-            moving = stuck if waiting is None else stuck | waiting
-            while bool(moving.any()):
-                self.now = torch.where(moving, self.next_event(), self.now)
-                self.timing = Timing(self)
-                moving = moving & ~self.timing.legal.flatten(1).any(1)
-            if self.separate_beliefs:
-                self._learn_ends()
+            advance(self, stuck | waiting)
         bound = objective_bound(self)
         if self.__dict__.get("bound") is None:
             self.initial_bound = self.bound = bound
         self.last_reward, self.bound = self.bound - bound, bound
 
-    def _learn_ends(self) -> None:
-        """What has ended by now is known to have; what still runs is believed as before."""
-        now = self.now[:, None, None]
-        self.believed_units = torch.where(self.units <= now, self.units, self.believed_units)
-        if self.problem.arcs.shape[1]:
-            self.believed_ready = self._ready_as_believed()
-        self.timing = Timing(self)
-
-    def _ready_as_believed(self) -> Tensor:
-        """(B, J, 1) or (B, J, M): releases and predecessors' ends, true where they have ended."""
-        problem = self.problem
-        slot = self.chosen.clamp(min=0)[:, :, None]  # (B, J, 1)
-        expected = self.starts + problem.processing_times.gather(2, slot).squeeze(2)  # (B, J)
-        ends = torch.where(self.ends <= self.now[:, None], self.ends, expected)
-        before, after = problem.arcs[:, :, 0], problem.arcs[:, :, 1]  # (B, A)
-        counts = problem.arc_mask & self.scheduled.gather(1, before)
-        end = ends.gather(1, before).masked_fill(~counts, -INF)[:, :, None]  # (B, A, 1)
-        if self.ready.shape[2] > 1:
-            machine = problem.mode_machines.gather(2, slot).squeeze(2).gather(1, before)  # (B, A)
-            machines = torch.arange(self.ready.shape[2], device=problem.device)
-            elsewhere = machines != machine[:, :, None]  # (B, A, M)
-            end = end + torch.where(elsewhere, problem.arc_lags[:, :, None], 0.0)
-        ready = problem.release_times[:, :, None].repeat(1, 1, self.ready.shape[2])
-        index = after[:, :, None].expand(end.shape)
-        return ready.scatter_reduce(1, index, end, "amax", include_self=True)
-
     def next_event(self) -> Tensor:
         """(B,): the next release or completion after now, infinity where there is none."""
-        now = self.now[:, None]
-        open_jobs = self.problem.job_mask & ~self.scheduled
-        releases = self.problem.release_times.masked_fill(~open_jobs, INF)
-        times = [releases, self.units.flatten(1)]
-        if self.problem.arcs.shape[1]:
-            waiting = open_jobs & self.timing.settled
-            times.append(self.ready.masked_fill(~waiting[:, :, None], INF).flatten(1))
-        all_times = torch.cat(times, dim=1)
-        return all_times.masked_fill(all_times <= now, INF).amin(1)
+        return next_event(self)
 
     # ---- helpers -------------------------------------------------------------------------------
-
-    def room_from(self, units: Tensor) -> Tensor:
-        """(B, J, K): time from which ``demand`` units of each slot's machine are free."""
-        problem = self.problem
-        if units.shape[2] == 1:
-            free = units[:, :, 0]  # (B, M)
-            if problem.dense:
-                return free[:, None, :].expand(problem.processing_times.shape)
-            return free.gather(1, problem.mode_machines.flatten(1)).view(
-                problem.processing_times.shape
-            )
-        ordered = units.sort(dim=2).values.flatten(1)  # (B, M * U)
-        index = problem.mode_machines * units.shape[2] + problem.demand - 1  # (B, J, K)
-        return ordered.gather(1, index.flatten(1)).view(index.shape)
 
     def ready_on_slots(self, ready: Tensor) -> Tensor:
         """(B, J, 1) or (B, J, K): ready time of a job on the machine of each slot."""
@@ -367,7 +256,9 @@ class State:
     def tensors(self) -> dict[str, Tensor]:
         """Copies of all that changes, by name; aliases are left out."""
         own = {name: one for name, one in self.__dict__.items() if isinstance(one, Tensor)}
-        return {name: one.clone() for name, one in own.items() if not self._is_alias(name)}
+        if not self.separate_beliefs:
+            own = {name: one for name, one in own.items() if not name.startswith("believed_")}
+        return {name: one.clone() for name, one in own.items()}
 
     def load_tensors(self, tensors: dict[str, Tensor]) -> None:
         """Take over what :meth:`tensors` of a state of the same problem gave."""
@@ -381,9 +272,6 @@ class State:
         twin = copy.copy(self)
         twin.load_tensors(self.tensors())
         return twin
-
-    def _is_alias(self, name: str) -> bool:
-        return name.startswith("believed_") and not self.separate_beliefs
 
     def _alias_beliefs(self) -> None:
         """Where expectations are certain, believed and true times are one tensor."""
@@ -400,21 +288,13 @@ class State:
         Raises:
             ValueError: a row is not finished.
         """
-        from hetsched.envs.schedule import Schedule
-
         if not bool(self.done.all()):
             row = int((~self.done).nonzero()[0])
             raise ValueError(f"row {row} still has unscheduled jobs; step until all are done")
         slots = self.chosen.clamp(min=0)[:, :, None]
-        modes = self.problem.mode_index.gather(2, slots).squeeze(2).cpu().numpy()
-        starts, ends = self.starts.cpu().numpy(), self.ends.cpu().numpy()
-        setups = self.setups.cpu().numpy()
+        modes = self.problem.mode_index.gather(2, slots).squeeze(2)
+        columns = [one.cpu().numpy() for one in (modes, self.starts, self.ends, self.setups)]
         return [
-            Schedule(
-                modes=np.ascontiguousarray(modes[row, : one.num_jobs]),
-                starts=starts[row, : one.num_jobs].copy(),
-                ends=ends[row, : one.num_jobs].copy(),
-                setups=setups[row, : one.num_jobs].copy(),
-            )
+            Schedule(*(column[row, : one.num_jobs].copy() for column in columns))
             for row, one in enumerate(self.problem.instances)
         ]

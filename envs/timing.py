@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 if TYPE_CHECKING:
+    from hetsched.envs.problem import Problem
     from hetsched.envs.simulator import State
 
 INF = float("inf")
@@ -42,7 +43,7 @@ class Timing:
     def believed_free(self) -> Tensor:
         """(B, J, K): time from which the slot's machine is expected to have room."""
         state = self.state
-        free = state.room_from(state.believed_units)
+        free = _room_from(state.problem, state.believed_units)
         return free if state.deciding == "plan" else free.clamp(min=state.now[:, None, None])
 
     @cached_property
@@ -51,7 +52,7 @@ class Timing:
         state = self.state
         if not state.separate_beliefs:
             return self.believed_free
-        return state.room_from(state.units).clamp(min=state.now[:, None, None])
+        return _room_from(state.problem, state.units).clamp(min=state.now[:, None, None])
 
     @cached_property
     def setup(self) -> Tensor | None:
@@ -88,3 +89,15 @@ class Timing:
         now = state.now[:, None, None]
         legal = legal & (state.ready_on_slots(state.ready) <= now)
         return legal & (self.true_free <= now)
+
+
+def _room_from(problem: Problem, units: Tensor) -> Tensor:
+    """(B, J, K): time from which ``demand`` units (B, M, U) of each slot's machine are free."""
+    if units.shape[2] == 1:
+        free = units[:, :, 0]  # (B, M)
+        if problem.dense:
+            return free[:, None, :].expand(problem.processing_times.shape)
+        return free.gather(1, problem.mode_machines.flatten(1)).view(problem.processing_times.shape)
+    ordered = units.sort(dim=2).values.flatten(1)  # (B, M * U)
+    index = problem.mode_machines * units.shape[2] + problem.demand - 1  # (B, J, K)
+    return ordered.gather(1, index.flatten(1)).view(index.shape)
