@@ -91,7 +91,7 @@ class Options:
 
 def main() -> None:
     """Entry point of ``hetsched-train``."""
-    options = tyro.cli(Options, prog="train.py", config=(tyro.conf.FlagConversionOff,))
+    options = tyro.cli(Options, prog="train.py")
     run(lambda: train(options))
 
 
@@ -166,7 +166,7 @@ def override(config: TrainConfig, options: Options) -> TrainConfig:
         if options.n_envs % repeats:
             raise UserError(f"--n-envs must be a multiple of --repeats ({repeats})")
         groups = options.n_envs // repeats
-    return changed(  # type: ignore[no-any-return]
+    return changed(
         config,
         sizes=sizes,
         timesteps=options.timesteps,

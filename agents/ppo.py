@@ -27,13 +27,14 @@ from hetsched.envs.observation import (
     graph_from_tensors,
     observation_space,
 )
-from hetsched.gnn.network import NetworkConfig, SchedulingNetwork
+from hetsched.gnn.network import SchedulingNetwork
 
 if TYPE_CHECKING:
     from stable_baselines3.common.type_aliases import DictRolloutBufferSamples
 
     from hetsched.agents.configs import PPOConfig
     from hetsched.envs.vector import VectorEnvironment
+    from hetsched.gnn.config import NetworkConfig
 
 Observation = dict[str, NDArray[Any]]
 
@@ -143,7 +144,7 @@ class GroupBaselineBuffer(DictRolloutBuffer):
 
     def compute_returns_and_advantage(self, last_values: Tensor, dones: NDArray[np.bool_]) -> None:
         super().compute_returns_and_advantage(last_values, dones)
-        real = self.observations["job_mask"].any(-1)  # (T, B)
+        real = np.asarray(self.observations["job_mask"].any(-1))  # (T, B)
         if self.repeats > 1:
             shape = (self.buffer_size, -1, self.repeats)  # (T, groups, repeats)
             advantages, weight = self.advantages.reshape(shape), real.reshape(shape)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
@@ -70,7 +70,7 @@ class RichProgress(Watcher):
         now = time.monotonic()
         rate = (done - self._before) / max(1e-9, now - self._begun)
         loss = values.get("warm_start/loss", values.get("ppo/policy_loss"))
-        shown = {
+        shown: dict[str, Any] = {
             "rate": f"{rate:,.0f}/s",
             "loss": "" if loss is None else f"loss {loss:.3f}",
             "validation": "",

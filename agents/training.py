@@ -23,7 +23,7 @@ from hetsched import __version__
 from hetsched.agents.checkpoint import save_checkpoint
 from hetsched.agents.imitation import Imitation
 from hetsched.agents.policy import rollout
-from hetsched.agents.ppo import make_ppo, network_of, on_rollout_start
+from hetsched.agents.ppo import GraphVecEnv, make_ppo, network_of, on_rollout_start
 from hetsched.agents.rules import make_rule
 from hetsched.agents.tracking import Tracker, TrackingOptions
 from hetsched.agents.validation import Validation
@@ -167,6 +167,7 @@ class Trainer:
             model.num_timesteps = self._saved["num_timesteps"]
             model._n_updates = self._saved["updates"]
             remaining = config.timesteps - model.num_timesteps
+            assert isinstance(model.env, GraphVecEnv)
             model._last_obs = model.env.resume(self._saved["environment"])
             model._last_episode_starts = self._saved["episode_starts"].numpy()
         self.progress.stage("ppo", config.timesteps, model.num_timesteps)
@@ -196,7 +197,7 @@ class Trainer:
             model.learn(
                 remaining,
                 callback=on_rollout_start(boundary),
-                log_interval=None,
+                log_interval=None,  # type: ignore[arg-type]
                 reset_num_timesteps=self._saved is None,
             )
             boundary()

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from hetsched.envs.instance import Instance
     from hetsched.envs.schedule import Schedule
 
-Observation = dict[str, NDArray[Any]]
+Observation = dict[str, Any]  # of arrays
 
 
 class LegalActions(spaces.Discrete):
@@ -35,14 +35,14 @@ class LegalActions(spaces.Discrete):
         self.legal = np.ones(n, np.int8)
 
     def sample(
-        self, mask: NDArray[np.int8] | None = None, probability: NDArray[np.float64] | None = None
+        self, mask: NDArray[Any] | None = None, probability: NDArray[Any] | None = None
     ) -> np.int64:
         if mask is None and probability is None:
             mask = self.legal
         return super().sample(mask=mask, probability=probability)
 
 
-class SchedulingEnv(gymnasium.Env[Observation, int]):
+class SchedulingEnv(gymnasium.Env[Observation, Any]):
     """Place jobs on unrelated machines, one decision after the other.
 
     ## Description
@@ -100,7 +100,8 @@ class SchedulingEnv(gymnasium.Env[Observation, int]):
             if strict, an illegal action.
     """
 
-    metadata: ClassVar[dict[str, Any]] = {"render_modes": []}
+    metadata: ClassVar[dict[str, Any]] = {"render_modes": []}  # type: ignore[misc]
+    action_space: LegalActions
 
     def __init__(
         self,
@@ -128,7 +129,9 @@ class SchedulingEnv(gymnasium.Env[Observation, int]):
         observation = self._observe()
         return observation, {**self._info(), "initial_bound": float(self.state.initial_bound)}
 
-    def step(self, action: int) -> tuple[Observation, float, bool, bool, dict[str, Any]]:
+    def step(
+        self, action: int | np.integer[Any]
+    ) -> tuple[Observation, float, bool, bool, dict[str, Any]]:
         action, legal = int(action), self.action_space.legal
         illegal = not (0 <= action < len(legal) and legal[action])
         if illegal and self.strict:

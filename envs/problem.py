@@ -115,14 +115,11 @@ class Problem:
             raise ValueError("a batch needs at least one instance; give a non-empty list")
         if keep_fastest is not None and keep_fastest < 1:
             raise ValueError(f"keep_fastest must be at least 1, got {keep_fastest}")
-        arrays = _pad(tuple(instances), keep_fastest)
-        return Problem(
-            instances=tuple(instances),
-            **{
-                name: torch.from_numpy(value).to(device) if isinstance(value, np.ndarray) else value
-                for name, value in arrays.items()
-            },
-        )
+        values: dict[str, Any] = {
+            name: torch.from_numpy(value).to(device) if isinstance(value, np.ndarray) else value
+            for name, value in _pad(tuple(instances), keep_fastest).items()
+        }
+        return Problem(tuple(instances), **values)
 
     def repeat(self, times: int) -> Problem:
         """Each instance ``times`` times side by side: row ``i * times + r`` is instance i."""
@@ -130,7 +127,7 @@ class Problem:
 
     def select(self, rows: Tensor) -> Problem:
         """The given rows (n,) int64, in that order."""
-        values = {}
+        values: dict[str, Any] = {}
         for field in fields(self):
             value = getattr(self, field.name)
             values[field.name] = value[rows] if isinstance(value, Tensor) else value

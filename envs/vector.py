@@ -11,11 +11,11 @@ import torch
 from torch import Tensor
 
 from hetsched.envs.features import observe
-from hetsched.envs.graph import Graph
 from hetsched.envs.problem import Problem
 from hetsched.envs.simulator import State
 
 if TYPE_CHECKING:
+    from hetsched.envs.graph import Graph
     from hetsched.envs.objective import Objective
     from hetsched.envs.scenarios import Scenario
 

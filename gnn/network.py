@@ -48,6 +48,7 @@ class SchedulingNetwork(nn.Module):
         self.wait_score = nn.Sequential(nn.Linear(2 * d, d), nn.ReLU(), nn.Linear(d, 1))
         self.value = nn.Sequential(nn.Linear(2 * d, d), nn.ReLU(), nn.Linear(d, 1))
         for last in (self.mode_score, self.wait_score[-1], self.value[-1]):
+            assert isinstance(last, nn.Linear)
             nn.init.zeros_(last.weight)
             nn.init.zeros_(last.bias)
 

@@ -11,8 +11,7 @@ import torch
 from hetsched.envs.instance import Instance
 from hetsched.envs.objective import Objective
 from hetsched.envs.problem import Problem
-from hetsched.envs.simulator import State
-
+from hetsched.envs.simulator import Deciding, State
 from hetsched.tests.envs.instances import random_instance
 
 EVERYTHING = Objective(
@@ -48,7 +47,7 @@ def run_randomly(state: State, seed: int = 0) -> torch.Tensor:
     raise AssertionError(f"not finished after {limit} decisions")
 
 
-def combinations(deciding: str) -> list[dict[str, bool]]:
+def combinations(deciding: Deciding) -> list[dict[str, bool]]:
     found = []
     for chosen in itertools.product([False, True], repeat=len(FEATURES)):
         options = dict(zip(FEATURES, chosen, strict=True))
@@ -63,7 +62,7 @@ def combinations(deciding: str) -> list[dict[str, bool]]:
 
 
 @pytest.mark.parametrize("deciding", ["plan", "dispatch"])
-def test_random_runs_are_feasible_and_cost_what_the_checker_says(deciding: str) -> None:
+def test_random_runs_are_feasible_and_cost_what_the_checker_says(deciding: Deciding) -> None:
     for number, options in enumerate(combinations(deciding)):
         rng = np.random.default_rng([7, number])
         instances = [random_instance(rng, **options) for _ in range(6)]  # mixed sizes
@@ -79,7 +78,7 @@ def test_random_runs_are_feasible_and_cost_what_the_checker_says(deciding: str) 
 
 
 @pytest.mark.parametrize("deciding", ["plan", "dispatch"])
-def test_a_batch_decides_like_its_instances_alone(deciding: str) -> None:
+def test_a_batch_decides_like_its_instances_alone(deciding: Deciding) -> None:
     rng = np.random.default_rng(3)
     instances = [
         random_instance(rng, releases=True, precedence=True, shared=True) for _ in range(8)
