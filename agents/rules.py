@@ -77,7 +77,7 @@ RULES: Mapping[str, RuleEntry] = MappingProxyType(
         "atcs-r": RuleEntry(
             lambda name, given: AtcsReadyRule(name, **given),
             "apparent tardiness cost with set-ups and ready times",
-            {"k1": 2.0, "k2": 1.0, "k3": 0.25},
+            {"k1": 2.0, "k2": 1.0, "k3": 1.0},
             waits=True,
         ),
         "random": RuleEntry(
