@@ -119,7 +119,7 @@ class AtcsReadyRule:
         k1, k2, k3: look-ahead for due times, set-ups, ready times, each > 0.
     """
 
-    def __init__(self, name: str, k1: float = 2.0, k2: float = 1.0, k3: float = 0.25) -> None:
+    def __init__(self, name: str, k1: float = 2.0, k2: float = 1.0, k3: float = 1.0) -> None:
         self.name, self.k1, self.k2, self.k3 = name, k1, k2, k3
         self._fixed = PerProblem(_fix)
 
