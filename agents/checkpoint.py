@@ -10,8 +10,10 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
+import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
+from safetensors.torch import save
+from torch import Tensor
 
 from hetsched.agents.learned import LearnedPolicy
 from hetsched.envs.graph import (
@@ -20,10 +22,12 @@ from hetsched.envs.graph import (
     MACHINE_FEATURES,
     MODE_FEATURES,
 )
-from hetsched.gnn.network import NetworkConfig, SchedulingNetwork
+from hetsched.gnn.config import NetworkConfig
+from hetsched.gnn.network import SchedulingNetwork
 
 FORMAT = "hetsched-policy"
 VERSION = 1
+LONGEST_HEADER = 1_000_000  # characters of description; ours has about three thousand
 
 
 class CheckpointError(ValueError):
@@ -73,17 +77,19 @@ def save_checkpoint(
     weights = {
         name: value.detach().cpu().contiguous() for name, value in network.state_dict().items()
     }
+    content = save(weights, metadata={"hetsched": json.dumps(header)})
     temporary = path.with_name(path.name + ".partial")
-    save_file(weights, temporary, metadata={"hetsched": json.dumps(header)})
+    temporary.write_bytes(content)  # safetensors' save_file hides its files from other users
     os.replace(temporary, path)
 
 
 def load_checkpoint(path: str | Path) -> Checkpoint:
-    """Read a checkpoint.
+    """Read a checkpoint; the random state of torch is left alone.
 
     Raises:
         CheckpointError: the file is absent, truncated, no safetensors file, not hetsched's, of
-            another format version, made for other features, or its weights do not fit.
+            another format version, made for other features, or its weights do not fit or are not
+            numbers.
     """
     path = Path(path)
     if not path.is_file():
@@ -91,21 +97,48 @@ def load_checkpoint(path: str | Path) -> Checkpoint:
     try:
         with safe_open(path, framework="pt") as file:
             header = _read_header(path, file.metadata())
-            weights = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+            # Copies, because the tensors of a mapped file change when somebody writes to it.
+            weights = {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118
     except SafetensorError as error:
-        raise CheckpointError(
-            f"{path} is truncated or not a safetensors file; train again or copy it anew"
-        ) from error
+        raise CheckpointError(f"{path} {_why_unreadable(path)}") from error
+    if not all(bool(value.isfinite().all()) for value in weights.values()):
+        raise CheckpointError(f"{path} holds weights that are not numbers; train it again")
+    return Checkpoint(_network(path, header["network"], weights), header["metadata"])
+
+
+def _network(
+    path: Path, config: Mapping[str, Any], weights: Mapping[str, Tensor]
+) -> SchedulingNetwork:
+    """The network that the header describes, in evaluation mode.
+
+    It is built without memory first: a header may ask for any size.
+    """
     try:
-        network = SchedulingNetwork(NetworkConfig(**header["network"]))
-        network.load_state_dict(weights, strict=True)
+        size = NetworkConfig(**config)
+        if size.layers > len(weights):
+            raise ValueError("fewer tensors than layers")
+        with torch.device("meta"):
+            network = SchedulingNetwork(size)
+        if any(value.dtype != torch.float32 for value in weights.values()):
+            raise ValueError("weights of another type")
+        network.load_state_dict(weights, strict=True, assign=True)
     except (TypeError, ValueError, RuntimeError) as error:
         raise CheckpointError(
             f"the weights in {path} do not fit the network it describes; train it again"
         ) from error
-    if not all(bool(value.isfinite().all()) for value in weights.values()):
-        raise CheckpointError(f"{path} holds weights that are not numbers; train it again")
-    return Checkpoint(network.eval(), header["metadata"])
+    return network.eval()
+
+
+def _why_unreadable(path: Path) -> str:
+    """What is wrong with a file that safetensors refuses, and the mend."""
+    with path.open("rb") as file:
+        head = file.read(9)  # the length of the JSON header as eight bytes, then "{"
+        size = os.fstat(file.fileno()).st_size
+    if head[:2] in (b"PK", b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05"):
+        return "is a pickle, which could run code when read; give a checkpoint from train.py"
+    if size < 9 or (head[8:] == b"{" and int.from_bytes(head[:8], "little") < 100_000_000):
+        return "is truncated or damaged; copy it anew or train it again"
+    return "is no safetensors file; give a checkpoint from train.py"
 
 
 def _read_header(path: Path, metadata: Mapping[str, str] | None) -> dict[str, Any]:
@@ -115,12 +148,11 @@ def _read_header(path: Path, metadata: Mapping[str, str] | None) -> dict[str, An
             f"{path} holds tensors but no hetsched policy; give a checkpoint from train.py"
         )
     try:
-        header = json.loads(raw)
+        header = json.loads(raw) if len(raw) <= LONGEST_HEADER else None
         known = header["format"] == FORMAT and isinstance(header["version"], int)
-        complete = all(isinstance(header[key], dict) for key in ("network", "features", "metadata"))
-    except (json.JSONDecodeError, KeyError, TypeError):
-        known = complete = False
-    if not (known and complete):
+    except (json.JSONDecodeError, KeyError, TypeError, RecursionError):
+        known = False
+    if not known:
         raise CheckpointError(f"the description inside {path} cannot be read; train it again")
     if header["version"] != VERSION:
         age = "an older" if header["version"] < VERSION else "a newer"
@@ -128,6 +160,8 @@ def _read_header(path: Path, metadata: Mapping[str, str] | None) -> dict[str, An
             f"{path} has {age} format ({header['version']}, this hetsched reads {VERSION}); "
             "train it again or use the matching hetsched"
         )
+    if not all(isinstance(header.get(key), dict) for key in ("network", "features", "metadata")):
+        raise CheckpointError(f"the description inside {path} is incomplete; train it again")
     if header["features"] != feature_names():
         raise CheckpointError(
             f"{path} was trained on other features than this hetsched computes; train it again"
@@ -142,7 +176,7 @@ def resolve_policy(name_or_path: str) -> Path:
         CheckpointError: neither exists.
     """
     path = Path(name_or_path)
-    if path.exists() or path.suffix == ".safetensors":
+    if path.is_file() or path.suffix == ".safetensors":
         return path
     shipped = Path(str(resources.files("hetsched.checkpoints")))
     candidate = shipped / f"{name_or_path}.safetensors"

@@ -3,6 +3,47 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import isfinite
+
+
+def check_whole(config: object, least: int, *names: str) -> None:
+    """Refuse fields of a configuration that are no whole numbers of at least ``least``.
+
+    Raises:
+        ValueError: one sentence naming the field.
+    """
+    for name in names:
+        value = getattr(config, name)
+        if not isinstance(value, int) or isinstance(value, bool):
+            raise ValueError(f"{name} must be a whole number, got {value!r}")
+        if value < least:
+            least_said = f"at least {least}" if least else "0 or more"
+            raise ValueError(f"{name} must be {least_said}, got {value}")
+
+
+def check_range(config: object, low: float, high: float, *names: str) -> None:
+    """Refuse fields of a configuration that are no numbers in ``low..high``.
+
+    Raises:
+        ValueError: one sentence naming the field.
+    """
+    for name in names:
+        value = getattr(config, name)
+        if not isinstance(value, int | float) or not low <= value <= high:
+            within = f"lie in {low:g}..{high:g}" if isfinite(high) else f"be {low:g} or more"
+            raise ValueError(f"{name} must {within}, got {value!r}")
+
+
+def check_positive(config: object, *names: str) -> None:
+    """Refuse fields of a configuration that are no positive, finite numbers.
+
+    Raises:
+        ValueError: one sentence naming the field.
+    """
+    for name in names:
+        value = getattr(config, name)
+        if not isinstance(value, int | float) or not 0 < value < float("inf"):
+            raise ValueError(f"{name} must be positive, got {value!r}")
 
 
 @dataclass(frozen=True)
@@ -31,13 +72,10 @@ class ImitationConfig:
     explore: float = 0.5
 
     def __post_init__(self) -> None:
-        if self.decisions < 0:
-            raise ValueError(f"decisions must not be negative, got {self.decisions}")
-        for name in ("instances", "moves_per_job", "batch_size", "epochs"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
-        if not 0.0 <= self.explore <= 1.0:
-            raise ValueError(f"explore must lie in 0..1, got {self.explore}")
+        check_whole(self, 0, "decisions")
+        check_whole(self, 1, "instances", "moves_per_job", "batch_size", "epochs")
+        check_positive(self, "learning_rate")
+        check_range(self, 0, 1, "explore")
 
 
 @dataclass(frozen=True)
@@ -68,9 +106,8 @@ class PPOConfig:
     target_kl: float = 0.03
 
     def __post_init__(self) -> None:
-        for name in ("n_steps", "batch_size", "n_epochs"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
-        for name in ("learning_rate", "clip_range", "max_grad_norm", "target_kl"):
-            if not getattr(self, name) > 0:
-                raise ValueError(f"{name} must be positive, got {getattr(self, name)}")
+        check_whole(self, 1, "n_steps", "n_epochs")
+        check_whole(self, 2, "batch_size")  # one advantage alone cannot be normalised
+        check_positive(self, "learning_rate", "clip_range", "max_grad_norm", "target_kl")
+        check_range(self, 0, float("inf"), "ent_coef", "vf_coef")
+        check_range(self, 0, 1, "gae_lambda")

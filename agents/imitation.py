@@ -61,7 +61,8 @@ class Imitation:
         jobs, machines = self.sizes[self.round % len(self.sizes)]
         rng = np.random.default_rng([self.seed, self.round, 1])
         problem = Problem.from_instances(
-            [self.scenario.generate(rng, jobs, machines) for _ in range(self.config.instances)]
+            [self.scenario.generate(rng, jobs, machines) for _ in range(self.config.instances)],
+            device=next(self.network.parameters()).device,
         )
         graph, targets = self._walk(problem, int(rng.integers(2**31)))
         part = min(1.0, self.decisions / max(1, self.config.decisions))
@@ -99,6 +100,7 @@ class Imitation:
         state = State.initial(problem, self.scenario.objective, self.scenario.deciding)
         graphs, targets = [], []
         explores = torch.rand(problem.batch_size, generator=generator) < self.config.explore
+        explores = explores.to(problem.device)
         while not bool(state.done.all()):
             graph, right = observe(state), teacher.targets(state)
             live = ~state.done
@@ -109,8 +111,9 @@ class Imitation:
             if self.rule is not None:  # the student's own way, with the teacher's comments
                 allowed = torch.where(explores[:, None], graph.legal, right)
             allowed = torch.where(live[:, None], allowed, graph.legal)
-            probabilities = scores.masked_fill(~allowed, -torch.inf).softmax(1)
-            state.step(torch.multinomial(probabilities, 1, generator=generator).squeeze(1))
+            probabilities = scores.masked_fill(~allowed, -torch.inf).softmax(1).cpu()
+            drawn = torch.multinomial(probabilities, 1, generator=generator).squeeze(1)
+            state.step(drawn.to(problem.device))
         return Graph.concatenate(graphs), torch.cat(targets)
 
     def _learn(self, graph: Graph, targets: Tensor, rng: np.random.Generator) -> dict[str, float]:

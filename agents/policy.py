@@ -41,8 +41,7 @@ def act(policy: Policy, state: State) -> Tensor:
 
 def sample(policy: Policy, state: State, generator: torch.Generator | None = None) -> Tensor:
     """(B,) int64: actions drawn from the softmax of the scores."""
-    probabilities = masked_scores(policy, state).float().softmax(1)
-    return torch.multinomial(probabilities, 1, generator=generator).squeeze(1)
+    return _draw(masked_scores(policy, state), generator)
 
 
 def rollout(
@@ -56,6 +55,7 @@ def rollout(
 
     Args:
         sampled: (B,) bool or one bool: rows that draw from the softmax instead of the argmax.
+        generator: of the draws, on the state's device; torch's own by default.
     """
     draws = torch.as_tensor(sampled, device=state.done.device).expand(state.done.shape)
     while not bool(state.done.all()):
@@ -65,7 +65,12 @@ def rollout(
             actions = sample(policy, state, generator)
         else:
             scores = masked_scores(policy, state)
-            drawn = torch.multinomial(scores.float().softmax(1), 1, generator=generator).squeeze(1)
-            actions = torch.where(draws, drawn, scores.argmax(1))
+            actions = torch.where(draws, _draw(scores, generator), scores.argmax(1))
         state.step(actions)
     return state
+
+
+def _draw(scores: Tensor, generator: torch.Generator | None) -> Tensor:
+    """(B,) int64 from the softmax of (B, A) scores; those of a rule may be far beyond float32."""
+    relative = scores - scores.amax(1, keepdim=True)
+    return torch.multinomial(relative.float().softmax(1), 1, generator=generator).squeeze(1)

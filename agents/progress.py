@@ -76,8 +76,9 @@ class RichProgress(Watcher):
             "validation": "",
         }
         if "validation/ratio_to_rule" in values:
-            ratio, error = values["validation/ratio_to_rule"], values["validation/standard_error"]
-            shown["validation"] = f"cost/best rule {ratio:.3f}±{error:.3f}"
+            shown["validation"] = f"cost/best rule {values['validation/ratio_to_rule']:.3f}"
+            if "validation/standard_error" in values:
+                shown["validation"] += f"±{values['validation/standard_error']:.3f}"
         if self._task is not None:
             self._bar.update(self._task, completed=done, **shown)
         if self.enabled and not self.console.is_terminal and now - self._told >= QUIET_SECONDS:

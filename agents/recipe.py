@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from hetsched.agents.configs import ImitationConfig, PPOConfig
+from hetsched.agents.configs import ImitationConfig, PPOConfig, check_whole
 from hetsched.gnn.config import NetworkConfig
 
 
@@ -45,16 +45,17 @@ class TrainConfig:
     ppo: PPOConfig = field(default_factory=PPOConfig)
 
     def __post_init__(self) -> None:
-        for name in ("groups", "repeats", "eval_freq", "eval_count"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
-        if self.timesteps < 0:
-            raise ValueError(f"timesteps must not be negative, got {self.timesteps}")
+        check_whole(self, 1, "groups", "repeats", "eval_freq", "eval_count")
+        check_whole(self, 0, "timesteps", "seed", "eval_seed")
+        if self.seed >= 2**32:
+            raise ValueError(f"seed must lie below 2**32, got {self.seed}")
         if self.timesteps == 0 and self.warm_start.decisions == 0:
             raise ValueError("there is nothing to do: give timesteps or a warm start")
-        for jobs, machines in self.sizes:
+        if self.groups * self.repeats * self.ppo.n_steps < 2:
+            raise ValueError("a rollout of one decision teaches nothing; give more n_steps or rows")
+        for index, (jobs, machines) in enumerate(self.sizes):
             if jobs < 1 or machines < 1:
-                raise ValueError(f"sizes must be at least 1 x 1, got {jobs} x {machines}")
+                raise ValueError(f"sizes[{index}] must be at least 1 x 1, got {jobs} x {machines}")
 
     def to_dict(self) -> dict[str, Any]:
         """Nested plain values, for JSON."""
@@ -68,16 +69,17 @@ class TrainConfig:
         Raises:
             ValueError: an unknown or missing entry, or a value out of range.
         """
-        parts: dict[str, Any] = dict(values)
         nested = {"network": NetworkConfig, "warm_start": ImitationConfig, "ppo": PPOConfig}
         try:
+            parts: dict[str, Any] = dict(**values)
             for name, kind in nested.items():
                 if name in parts:
                     parts[name] = kind(**parts[name])
             parts["sizes"] = tuple((int(n), int(m)) for n, m in parts.get("sizes", ()))
             return cls(**parts)
         except TypeError as error:
-            raise ValueError(f"the configuration does not fit this hetsched: {error}") from error
+            reason = str(error).replace("__init__() ", "")
+            raise ValueError(f"the configuration does not fit this hetsched: {reason}") from error
 
 
 def read_config(path: str | Path) -> TrainConfig:
@@ -90,7 +92,7 @@ def read_config(path: str | Path) -> TrainConfig:
     if not path.is_file():
         raise ValueError(f"there is no run configuration at {path}; check the folder")
     try:
-        return TrainConfig.from_dict(json.loads(path.read_text()))
+        return TrainConfig.from_dict(json.loads(path.read_text(encoding="utf-8")))
     except (ValueError, AttributeError) as error:
         raise ValueError(f"{path} cannot be read: {error}") from error
 

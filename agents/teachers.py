@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Protocol
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from hetsched.agents.annealing import anneal
+from hetsched.agents.annealing import anneal, can_anneal
 from hetsched.agents.policy import Policy, act
+from hetsched.agents.rules import make_rule
 
 if TYPE_CHECKING:
+    from hetsched.agents.configs import ImitationConfig
     from hetsched.envs.objective import Objective
     from hetsched.envs.problem import Problem
+    from hetsched.envs.scenarios import Scenario
     from hetsched.envs.schedule import Schedule
     from hetsched.envs.simulator import State
 
@@ -36,21 +41,25 @@ class RuleTeacher:
 
     def targets(self, state: State) -> Tensor:
         chosen = act(self.policy, state)
-        out = torch.zeros(len(chosen), state.problem.num_actions, dtype=torch.bool)
-        return out.scatter_(1, chosen[:, None].cpu(), True).to(chosen.device)
+        return torch.zeros_like(state.mask()).scatter_(1, chosen[:, None], True)
 
 
 class ScheduleTeacher:
     """Right is every mode that is next in line on its machine in a known schedule.
 
-    A schedule does not say in which order its decisions are to be taken: in a plan, any order that
-    respects the sequence of each machine rebuilds it.
+    A schedule does not say in which order its decisions are to be taken: in a plan on machines of
+    capacity 1, any order that respects the sequence of each machine rebuilds it.
 
     Args:
         problem: a batch of plans; schedules: one per instance.
+
+    Raises:
+        ValueError: another number of schedules, or a schedule with a mode that was pruned away.
     """
 
     def __init__(self, problem: Problem, schedules: list[Schedule]) -> None:
+        if len(schedules) != problem.batch_size:
+            raise ValueError(f"{len(schedules)} schedules for {problem.batch_size} instances")
         shape = problem.job_mask.shape
         self.starts = torch.full(shape, INF, dtype=torch.float64)
         self.slots = torch.zeros(shape, dtype=torch.int64)
@@ -59,6 +68,8 @@ class ScheduleTeacher:
             self.starts[row, :count] = torch.from_numpy(schedule.starts.copy())
             modes = torch.from_numpy(schedule.modes.copy())
             here = problem.mode_index[row, :count].cpu() == modes[:, None]  # (n, K)
+            if not bool(here.any(1).all()):
+                raise ValueError(f"schedules[{row}] uses a mode that the problem does not have")
             self.slots[row, :count] = here.int().argmax(1)
         self.starts, self.slots = self.starts.to(problem.device), self.slots.to(problem.device)
         self.machines = problem.mode_machines.gather(2, self.slots[:, :, None]).squeeze(2)
@@ -73,6 +84,31 @@ class ScheduleTeacher:
         modes.scatter_(2, self.slots[:, :, None], next_up[:, :, None])
         wait = torch.zeros(len(starts), 1, dtype=torch.bool, device=problem.device)
         return torch.cat([modes.flatten(1), wait], dim=1) & state.mask()
+
+
+def teacher_rule(
+    config: ImitationConfig, scenario: Scenario, sizes: Sequence[tuple[int, int]]
+) -> Policy | None:
+    """The rule that teaches, or None where annealing does or nobody has to.
+
+    Raises:
+        ValueError: no rule has that name, or annealing cannot do what the scenario asks for.
+    """
+    if not config.decisions:
+        return None
+    if config.teacher != "annealing":
+        return make_rule(config.teacher)
+    if scenario.deciding != "plan":
+        raise ValueError(
+            f"the teacher 'annealing' needs all in advance, but {scenario.name} dispatches; name "
+            "a rule as the teacher, such as ect-wait"
+        )
+    if not can_anneal(scenario.generate(np.random.default_rng(0), *sizes[0])):
+        raise ValueError(
+            "the teacher 'annealing' needs machines of capacity 1 and no precedence, which "
+            f"{scenario.name} does not have; name a rule as the teacher, such as heft"
+        )
+    return None
 
 
 def annealing_teacher(

@@ -36,7 +36,8 @@ class Validation:
         distinct = tuple(dict.fromkeys(sizes))
         self.problems = [
             Problem.from_instances(
-                sample_instances(scenario, config.eval_count, config.eval_seed + index, *size)
+                sample_instances(scenario, config.eval_count, config.eval_seed + index, *size),
+                device=config.device,
             )
             for index, size in enumerate(distinct)
         ]
@@ -47,7 +48,11 @@ class Validation:
         self.latest: dict[str, float] = {}
 
     def measure(self, network: SchedulingNetwork) -> dict[str, float]:
-        """``validation/cost``, ``validation/ratio_to_rule`` and its standard error."""
+        """``validation/cost``, ``validation/ratio_to_rule`` and its standard error.
+
+        Args:
+            network: on the device of the configuration; left as it is.
+        """
         training = network.training
         costs = self._costs(LearnedPolicy(network))
         network.train(training)
@@ -56,8 +61,9 @@ class Validation:
             "validation/cost": float(costs.mean()),
             "validation/rule_cost": float(self.rule_costs.mean()),
             "validation/ratio_to_rule": float(ratio.mean()),
-            "validation/standard_error": float(ratio.std() / len(ratio) ** 0.5),
         }
+        if len(ratio) > 1:
+            self.latest["validation/standard_error"] = float(ratio.std() / len(ratio) ** 0.5)
         return self.latest
 
     def _costs(self, policy: Policy) -> Tensor:
@@ -65,7 +71,7 @@ class Validation:
         objective, deciding = self.scenario.objective, self.scenario.deciding
         return torch.cat(
             [
-                rollout(policy, State.initial(problem, objective, deciding)).cost()
+                rollout(policy, State.initial(problem, objective, deciding)).cost().cpu()
                 for problem in self.problems
             ]
         )
