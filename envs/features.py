@@ -89,10 +89,10 @@ def _frame(state: State) -> _Frame:
     mode_mask = problem.mode_mask & visible[:, :, None]
     count = visible.sum(1).clamp(min=1).double()
     fastest = _two_smallest(problem.processing_times)
-    seen = visible.double()
-    scale = (fastest[..., 0] * seen).sum(1) / count
+    # Not times zero: the fastest duration of padding is infinite.
+    scale = fastest[..., 0].masked_fill(~visible, 0.0).sum(1) / count
     scale = torch.where(scale > 0, scale, problem.time_scale)
-    weight = (problem.weights * seen).sum(1) / count
+    weight = problem.weights.masked_fill(~visible, 0.0).sum(1) / count
     weight = torch.where(weight > 0, weight, 1.0)
     free = state.machine_free()
     origin = state.now if state.deciding == "dispatch" else free.amin(1)
