@@ -3,101 +3,131 @@
 from __future__ import annotations
 
 import dataclasses
+import shlex
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
-from hetsched.agents.recipe import TrainConfig, recipe
+from hetsched.agents.recipe import TrainConfig, read_config, recipe
 from hetsched.cli import UserError, prepare_process, run, user_input
 
 if TYPE_CHECKING:
     from hetsched.agents.training import Trainer
 
-Alias = tyro.conf.arg
+DEFAULT_SCENARIO = "gpu-cluster"
+SWITCHES = ("--resume", "--track", "--progress", "-P")
+FREE_ON_RESUME = ("out", "resume", "num_threads", "progress", "track")  # and all of wandb's
+
+
+def _flag(value: str, *names: str, left_out: str = "the recipe's") -> Any:
+    """How the help shows an option: kind of value, other names, what leaving it out means."""
+    return tyro.conf.arg(aliases=names, metavar=value, help_behavior_hint=f"(default: {left_out})")
 
 
 @dataclass(frozen=True)
 class Options:
-    """Train a scheduling policy: a supervised warm start, then PPO.
+    """Train a scheduling policy: a supervised warm start, then PPO (docs/train.md).
 
     Options left out take the value of the scenario's recipe, or of --config.
     """
 
-    scenario: str | None = None
-    """What to train on: hitzges, gpu-cluster, gpu-cluster-offline, own:..., with options after a
-    colon (docs/scenarios.md)."""
-    out: Annotated[Path | None, Alias(aliases=["-f", "--log-folder"])] = None
-    """Folder of the run; runs/SCENARIO by default."""
+    scenario: Annotated[str | None, _flag("NAME", left_out=DEFAULT_SCENARIO)] = None
+    """What to train on, with options after a colon (docs/scenarios.md)."""
+    out: Annotated[Path | None, _flag("FOLDER", "-f", "--log-folder", left_out="runs/NAME")] = None
+    """Folder of the run."""
     resume: bool = False
-    """Go on with the run in --out, exactly where it was last saved."""
-    config: Path | None = None
+    """Go on with the run in --out where it was last saved."""
+    config: Annotated[Path | None, _flag("FILE", left_out="the recipe")] = None
     """Start from the config.json of an earlier run instead of the recipe."""
-    init: Annotated[str | None, Alias(aliases=["-i", "--trained-agent"])] = None
+    init: Annotated[
+        str | None, _flag("POLICY", "-i", "--trained-agent", left_out="random weights")
+    ] = None
     """Start from the weights of a checkpoint or of a shipped policy."""
-    timesteps: Annotated[int | None, Alias(aliases=["-n", "--n-timesteps"])] = None
+    timesteps: Annotated[int | None, _flag("N", "-n", "--n-timesteps")] = None
     """Decisions of PPO, over all parallel rollouts."""
-    warm_start: int | None = None
+    warm_start: Annotated[int | None, _flag("N")] = None
     """Labelled decisions of the warm start; 0 for PPO alone."""
-    teacher: str | None = None
+    teacher: Annotated[str | None, _flag("NAME")] = None
     """Of the warm start: annealing (plans without precedence) or a rule's name."""
-    seed: int | None = None
+    seed: Annotated[int | None, _flag("N", left_out="0")] = None
     """Of weights, instances and sampling."""
-    jobs: int | None = None
-    """Jobs per training instance; with --machines, instead of the recipe's mix of sizes."""
-    machines: int | None = None
-    """Machines per training instance."""
-    n_envs: int | None = None
+    jobs: Annotated[int | None, _flag("N", left_out="the recipe's mix of sizes")] = None
+    """Jobs per training instance; together with --machines."""
+    machines: Annotated[int | None, _flag("N", left_out="the recipe's mix of sizes")] = None
+    """Machines per training instance; together with --jobs."""
+    n_envs: Annotated[int | None, _flag("N")] = None
     """Rollouts side by side."""
-    repeats: int | None = None
+    repeats: Annotated[int | None, _flag("N")] = None
     """Rollouts of the same instance, whose mean is the baseline; divides --n-envs."""
-    n_steps: int | None = None
-    """Decisions per rollout and environment between updates."""
-    batch_size: int | None = None
+    n_steps: Annotated[int | None, _flag("N")] = None
+    """Decisions of each rollout between updates."""
+    batch_size: Annotated[int | None, _flag("N")] = None
     """Decisions per gradient step of PPO."""
-    n_epochs: int | None = None
-    """Passes over each rollout."""
-    learning_rate: float | None = None
+    n_epochs: Annotated[int | None, _flag("N")] = None
+    """Passes over the decisions between updates."""
+    learning_rate: Annotated[float | None, _flag("X")] = None
     """Of PPO, at the start."""
-    ent_coef: float | None = None
+    ent_coef: Annotated[float | None, _flag("X")] = None
     """Weight of the entropy bonus."""
-    hidden: int | None = None
+    hidden: Annotated[int | None, _flag("N")] = None
     """Width of the network."""
-    layers: int | None = None
+    layers: Annotated[int | None, _flag("N")] = None
     """Rounds of message passing."""
-    eval_freq: int | None = None
+    eval_freq: Annotated[int | None, _flag("N")] = None
     """Decisions between validations."""
-    eval_episodes: int | None = None
+    eval_episodes: Annotated[int | None, _flag("N")] = None
     """Validation instances per size."""
-    device: str | None = None
+    device: Annotated[str | None, _flag("DEVICE", left_out="cpu")] = None
     """Where the network lives: cpu or cuda."""
-    num_threads: int | None = None
-    """Threads of torch; all cores by default."""
-    progress: Annotated[bool, Alias(aliases=["-P"])] = True
+    num_threads: Annotated[int | None, _flag("N", left_out="one per core")] = None
+    """Threads of torch."""
+    progress: Annotated[bool, tyro.conf.arg(aliases=["-P"])] = True
     """Show a progress bar."""
     track: bool = False
     """Record the run in Weights & Biases (offline without a key)."""
-    wandb_project_name: str = "hetsched"
+    wandb_project_name: Annotated[str, tyro.conf.arg(metavar="NAME")] = "hetsched"
     """Project in Weights & Biases."""
-    wandb_entity: str | None = None
-    """Entity in Weights & Biases; the account's own by default."""
-    wandb_group: str | None = None
-    """Group in Weights & Biases; the name of --out by default."""
-    wandb_tags: tuple[str, ...] = ()
+    wandb_entity: Annotated[str | None, _flag("NAME", left_out="the account's own")] = None
+    """Entity in Weights & Biases."""
+    wandb_group: Annotated[str | None, _flag("NAME", left_out="the name of --out")] = None
+    """Group in Weights & Biases."""
+    wandb_tags: Annotated[tuple[str, ...], _flag("[TAG ...]", left_out="none")] = ()
     """Tags in Weights & Biases."""
 
 
-def main() -> None:
-    """Entry point of ``hetsched-train``."""
-    options = tyro.cli(Options, prog="train.py")
+def main(argv: Sequence[str] | None = None) -> None:
+    """Entry point of ``hetsched-train``; ``argv`` without the program's name."""
+    given = _with_values(sys.argv[1:] if argv is None else argv)
+    options = tyro.cli(Options, prog="train.py", args=given, config=(tyro.conf.FlagConversionOff,))
     run(lambda: train(options))
+
+
+def _with_values(argv: Sequence[str]) -> list[str]:
+    """A switch may stand alone or have a value, as a sweep gives it: ``--resume --track=true``."""
+    out: list[str] = []
+    for index, word in enumerate(argv):
+        name, equals, value = word.partition("=")
+        after_switch = index > 0 and argv[index - 1] in SWITCHES
+        if name in SWITCHES and equals:
+            word = f"{name}={value.capitalize()}"
+        elif word.lower() in ("true", "false") and after_switch:
+            word = word.capitalize()
+        out.append(word)
+        follower = "".join(argv[index + 1 : index + 2]).lower()
+        if word in SWITCHES and follower not in ("true", "false"):
+            out.append("True")
+    return out
 
 
 def train(options: Options) -> None:
     """Carry out the command."""
     config, folder = resolve(options)
+    if options.num_threads is not None and options.num_threads < 1:
+        raise UserError(f"--num-threads is {options.num_threads}; give 1 or more")
     prepare_process(options.num_threads)
     from hetsched.agents.checkpoint import load_checkpoint, resolve_policy
     from hetsched.agents.progress import RichProgress
@@ -107,7 +137,7 @@ def train(options: Options) -> None:
     initial = None
     if options.init is not None:
         initial = load_checkpoint(resolve_policy(options.init)).network
-        config = dataclasses.replace(config, network=initial.config)
+        config = _sized_like(initial.config, config, options)
     tracking = TrackingOptions(
         track=options.track,
         project=options.wandb_project_name,
@@ -118,11 +148,21 @@ def train(options: Options) -> None:
     _check_device(config.device)
     with RichProgress(enabled=options.progress) as progress:
         with user_input():
-            trainer = Trainer(config, folder, tracking, initial, options.resume, progress)
-        with closing(trainer):
-            best = trainer.run()
+            origin = options.init or ""
+            trainer = Trainer(
+                config, folder, tracking, initial, options.resume, progress, origin=origin
+            )
+        try:
+            with closing(trainer):
+                best = trainer.run()
+                progress.close()
+                _final_table(trainer, best)
+        except KeyboardInterrupt:
             progress.close()
-            _final_table(trainer, best)
+            if (folder / "config.json").exists():
+                command = ("python", "train.py", "--resume", "--out", str(folder))
+                progress.say(f"Go on with: {shlex.join(command)}")
+            raise
 
 
 def resolve(options: Options) -> tuple[TrainConfig, Path]:
@@ -134,16 +174,12 @@ def resolve(options: Options) -> tuple[TrainConfig, Path]:
     if options.resume:
         return _resolve_resumed(options)
     with user_input():
-        if options.config is not None:
-            from hetsched.agents.recipe import read_config
-
-            config = read_config(options.config)
-            if options.scenario not in (None, config.scenario):
-                config = dataclasses.replace(config, scenario=str(options.scenario))
+        if options.config is None:
+            config = recipe(options.scenario or DEFAULT_SCENARIO)
         else:
-            config = recipe(options.scenario or "gpu-cluster")
+            config = read_config(options.config)
         config = override(config, options)
-    folder = options.out or Path("runs") / config.scenario.replace(":", "-").replace("/", "-")
+    folder = options.out or default_folder(config.scenario)
     if (folder / "config.json").exists():
         raise UserError(
             f"{folder} already holds a run; add --resume to go on with it or choose another --out"
@@ -151,8 +187,18 @@ def resolve(options: Options) -> tuple[TrainConfig, Path]:
     return config, folder
 
 
+def default_folder(scenario: str) -> Path:
+    """``runs/SCENARIO``, where the scenario's options may hold odd characters."""
+    return Path("runs") / scenario.replace(":", "-").replace("/", "-")
+
+
 def override(config: TrainConfig, options: Options) -> TrainConfig:
-    """The configuration with the options that were given."""
+    """The configuration with the options that were given.
+
+    Raises:
+        UserError: options that contradict each other.
+        ValueError: a value out of range.
+    """
 
     def changed(part: Any, **values: Any) -> Any:
         given = {name: value for name, value in values.items() if value is not None}
@@ -161,13 +207,16 @@ def override(config: TrainConfig, options: Options) -> TrainConfig:
     if (options.jobs is None) != (options.machines is None):
         raise UserError("give --jobs and --machines together, or neither")
     sizes = None if options.jobs is None else ((options.jobs, options.machines),)
-    groups, repeats = None, options.repeats or config.repeats
-    if options.n_envs is not None:
-        if options.n_envs % repeats:
-            raise UserError(f"--n-envs must be a multiple of --repeats ({repeats})")
-        groups = options.n_envs // repeats
-    return changed(
+    groups = None
+    if options.n_envs is not None or options.repeats is not None:
+        repeats = config.repeats if options.repeats is None else options.repeats
+        rows = config.groups * config.repeats if options.n_envs is None else options.n_envs
+        if repeats < 1 or rows < 1 or rows % repeats:
+            raise UserError(f"--n-envs ({rows}) must be a multiple of --repeats ({repeats})")
+        groups = rows // repeats
+    return changed(  # type: ignore[no-any-return]
         config,
+        scenario=options.scenario,
         sizes=sizes,
         timesteps=options.timesteps,
         seed=options.seed,
@@ -191,48 +240,62 @@ def override(config: TrainConfig, options: Options) -> TrainConfig:
     )
 
 
-FREE_ON_RESUME = {"out", "resume", "num_threads", "progress", "track", "wandb_project_name",
-                  "wandb_entity", "wandb_group", "wandb_tags"}  # fmt: skip
-
-
 def _resolve_resumed(options: Options) -> tuple[TrainConfig, Path]:
-    given = [
-        field.name
-        for field in dataclasses.fields(options)
-        if field.name not in FREE_ON_RESUME and getattr(options, field.name) != field.default
-    ]
-    if options.out is None and given == ["scenario"]:
-        options = dataclasses.replace(options, out=Path("runs") / str(options.scenario))
-        given = []
-    if given:
-        raise UserError(
-            f"--{given[0].replace('_', '-')} cannot change when a run is resumed; leave it out"
-        )
-    if options.out is None:
-        raise UserError("--resume needs the folder of the run: add --out FOLDER")
-    from hetsched.agents.recipe import read_config
-
+    """The run's own configuration; options that say the same are welcome, others are refused."""
+    folder = options.out or default_folder(options.scenario or DEFAULT_SCENARIO)
     with user_input():
-        return read_config(options.out / "config.json"), options.out
+        config = read_config(folder / "config.json")
+        for field in dataclasses.fields(options):
+            value = getattr(options, field.name)
+            free = field.name in FREE_ON_RESUME or field.name.startswith("wandb_")
+            if free or value == field.default:
+                continue
+            names = ("jobs", "machines") if field.name in ("jobs", "machines") else (field.name,)
+            alone = Options(**{name: getattr(options, name) for name in names})
+            known = field.name not in ("config", "init")
+            if not known or override(config, alone) != config:
+                raise UserError(
+                    f"--{field.name.replace('_', '-')} cannot change when a run is resumed; "
+                    "leave it out"
+                )
+    return config, folder
+
+
+def _sized_like(network: Any, config: TrainConfig, options: Options) -> TrainConfig:
+    """The configuration with the network of the checkpoint that training starts from."""
+    for name in ("hidden", "layers"):
+        wanted = getattr(options, name)
+        if wanted not in (None, getattr(network, name)):
+            raise UserError(
+                f"--{name} {wanted} does not fit --init, whose network has {getattr(network, name)}"
+            )
+    return dataclasses.replace(config, network=network)
 
 
 def _check_device(device: str) -> None:
     import torch
 
-    if device.startswith("cuda") and not torch.cuda.is_available():
-        raise UserError("--device cuda: torch sees no CUDA GPU here; use --device cpu")
-    if not device.startswith(("cuda", "cpu")):
+    try:
+        wanted = torch.device(device)
+    except RuntimeError:
+        wanted = None
+    if wanted is None or wanted.type not in ("cpu", "cuda"):
         raise UserError(f"--device {device}: use cpu or cuda")
+    if wanted.type == "cuda" and (wanted.index or 0) >= torch.cuda.device_count():
+        raise UserError(f"--device {device}: torch sees no such GPU here; use --device cpu")
 
 
 def _final_table(trainer: Trainer, best: Path) -> None:
-    from hetsched.agents.final import final_table
+    from hetsched.agents.final import COUNT, SEED, final_table
 
     table = final_table(trainer, best)
-    print(table.text())
-    print(f"\nbest checkpoint: {best}")
-    print(f"evaluate it:     python evaluate.py --scenario {trainer.config.scenario} "
-          f"--policy {best} --against all", file=sys.stdout)  # fmt: skip
+    name = trainer.config.scenario
+    sizes = ("--jobs", str(trainer.sizes[0][0]), "--machines", str(trainer.sizes[0][1]))
+    wanted = ("--scenario", name, *(sizes if len(trainer.sizes) == 1 else ()))
+    command = ("python", "evaluate.py", *wanted, "--policy", str(best), "--against", "all")
+    print(f"{COUNT} fresh instances of {name}, seed {SEED}:\n\n{table.text()}\n")
+    print(f"best checkpoint: {best}")
+    print(f"evaluate it:     {shlex.join(command)}")
 
 
 if __name__ == "__main__":

@@ -63,7 +63,7 @@ def anneal_loop(
     best = current
     best_sequences, best_lengths = sequences.copy(), lengths.copy()
     first, second = np.empty(jobs + 1, np.int64), np.empty(jobs + 1, np.int64)
-    temperature = hot * max(current, 1e-9)
+    temperature = hot * max(current, 1e-300)
     cooling = (cold / hot) ** (1.0 / max(moves, 1))
     for _ in range(moves):
         temperature *= cooling
@@ -128,7 +128,7 @@ def anneal_loop(
             sequences[b, :length_b] = second[:length_b]
             lengths[b], costs[b], finishes[b] = length_b, cost_b, finish_b
         current += delta
-        if current < best - 1e-9:
+        if current < best * (1.0 - 1e-12):  # rounding is no improvement
             best = current
             best_sequences[:] = sequences
             best_lengths[:] = lengths

@@ -148,7 +148,7 @@ def _read_header(path: Path, metadata: Mapping[str, str] | None) -> dict[str, An
             f"{path} holds tensors but no hetsched policy; give a checkpoint from train.py"
         )
     try:
-        header = json.loads(raw) if len(raw) <= LONGEST_HEADER else None
+        header: Any = json.loads(raw) if len(raw) <= LONGEST_HEADER else None
         known = header["format"] == FORMAT and isinstance(header["version"], int)
     except (json.JSONDecodeError, KeyError, TypeError, RecursionError):
         known = False

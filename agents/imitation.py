@@ -66,7 +66,7 @@ class Imitation:
         )
         graph, targets = self._walk(problem, int(rng.integers(2**31)))
         part = min(1.0, self.decisions / max(1, self.config.decisions))
-        factor = 0.01 + 0.99 * 0.5 * (1 + np.cos(np.pi * part))
+        factor = float(0.01 + 0.99 * 0.5 * (1 + np.cos(np.pi * part)))  # plain, to be saved as such
         for group in self.optimizer.param_groups:
             group["lr"] = self.config.learning_rate * factor
         metrics = self._learn(graph, targets, rng)
