@@ -64,6 +64,8 @@ def anneal(
         for job in np.argsort(start.starts, kind="stable"):
             sequences[machine[job], lengths[machine[job]]] = job
             lengths[machine[job]] += 1
+    no_setups = np.zeros((1, 1, 1))
+    no_setups.setflags(write=False)  # as the arrays of an instance, or numba compiles it all twice
     setups = instance.setup_times
     terms = ("makespan", "weighted_tardiness", "machine_tardiness", "weighted_completion",
              "flow_time", "setup_time")  # fmt: skip
@@ -76,7 +78,7 @@ def anneal(
         instance.machine_available,
         instance.machine_due_times,
         instance.machine_weights,
-        np.zeros((1, 1, 1)) if setups is None else setups,
+        no_setups if setups is None else setups,
         setups is not None,
         factors,
         sequences,

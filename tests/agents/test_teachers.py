@@ -1,0 +1,151 @@
+"""Teachers: what they call right leads to what they teach."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+import torch
+
+from hetsched.agents.annealing import anneal
+from hetsched.agents.configs import ImitationConfig
+from hetsched.agents.policy import act
+from hetsched.agents.rules import make_rule
+from hetsched.agents.teachers import (
+    RuleTeacher,
+    ScheduleTeacher,
+    annealing_teacher,
+    teacher_rule,
+)
+from hetsched.envs.instance import Instance
+from hetsched.envs.objective import Objective
+from hetsched.envs.problem import Problem
+from hetsched.envs.scenarios import get_scenario, sample_instances
+from hetsched.envs.simulator import State
+from hetsched.tests.agents.small_plans import OBJECTIVES, rebuilt, small_plan
+
+
+def follow(teacher, state: State, generator: torch.Generator) -> list[torch.Tensor]:
+    """Walk to the end, each time through a right action drawn evenly; returns all targets."""
+    seen = []
+    while not bool(state.done.all()):
+        targets = teacher.targets(state)
+        live = ~state.done
+        assert bool((targets[live].sum(1) >= 1).all())
+        assert not bool((targets & ~state.mask())[live].any())
+        seen.append(targets)
+        weights = torch.where(live[:, None], targets, state.mask()).float()
+        state.step(torch.multinomial(weights, 1, generator=generator).squeeze(1))
+    return seen
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_any_right_action_rebuilds_the_schedule(seed: int) -> None:
+    """Set-ups, releases and eligibility included, for instances of different sizes in a batch."""
+    objective = OBJECTIVES[seed]
+    instances = [small_plan(10 * seed + i, jobs=4 + i, machines=3) for i in range(4)]
+    schedules = [anneal(one, objective, 40, i) for i, one in enumerate(instances)]
+    problem = Problem.from_instances(instances)
+    costs = [s.cost(one, objective) for s, one in zip(schedules, instances, strict=True)]
+    for draw in range(3):
+        state = State.initial(problem, objective, "plan")
+        generator = torch.Generator().manual_seed(draw)
+        follow(ScheduleTeacher(problem, schedules), state, generator)
+        assert state.cost().tolist() == pytest.approx(costs, rel=1e-12)
+        for found, wanted in zip(state.schedules(), schedules, strict=True):
+            assert np.array_equal(found.modes, wanted.modes)
+            assert np.allclose(found.starts, wanted.starts)
+
+
+def test_the_next_job_of_every_machine_is_right_and_nothing_else() -> None:
+    instance = Instance.from_matrix(np.ones((4, 2)))
+    schedule = rebuilt(instance, [[2, 0], [1, 3]])
+    problem = Problem.from_instances([instance])
+    state = State.initial(problem, Objective(makespan=1.0), "plan")
+    teacher = ScheduleTeacher(problem, [schedule])
+
+    def right() -> list[tuple[int, int]]:
+        return [
+            divmod(action, 2) for action in teacher.targets(state)[0].nonzero().flatten().tolist()
+        ]
+
+    assert right() == [(1, 1), (2, 0)]
+    state.step(torch.tensor([2 * 2 + 0]))
+    assert right() == [(0, 0), (1, 1)]
+    state.step(torch.tensor([0]))
+    assert right() == [(1, 1)]
+
+
+def test_a_schedule_teaches_any_of_its_modes_where_jobs_have_several_on_a_machine() -> None:
+    instance = Instance(
+        num_jobs=2,
+        num_machines=1,
+        mode_jobs=np.array([0, 0, 1]),
+        mode_machines=np.zeros(3, np.int64),
+        processing_times=np.array([3.0, 1.0, 2.0]),
+    )
+    problem = Problem.from_instances([instance])
+    schedule = anneal(instance, Objective(makespan=1.0), 10, 0)
+    state = State.initial(problem, Objective(makespan=1.0), "plan")
+    follow(ScheduleTeacher(problem, [schedule]), state, torch.Generator())
+    assert state.cost().tolist() == [3.0]
+
+
+def test_schedules_that_do_not_belong_to_the_problem_are_refused() -> None:
+    instance = Instance.from_matrix([[1.0, 9.0]])
+    slow = rebuilt(instance, [[], [0]])
+    pruned = Problem.from_instances([instance], keep_fastest=1)
+    with pytest.raises(ValueError, match=r"schedules\[0\] uses a mode that the problem does not"):
+        ScheduleTeacher(pruned, [slow])
+    with pytest.raises(ValueError, match="1 schedules for 2 instances"):
+        ScheduleTeacher(Problem.from_instances([instance] * 2), [slow])
+
+
+@pytest.mark.parametrize("name", ["ect-wait", "atc", "fifo"])
+def test_a_rule_teaches_what_it_does(name: str) -> None:
+    scenario = get_scenario("gpu-cluster")
+    problem = Problem.from_instances(sample_instances(scenario, 5, 0, 6, 3))
+    state = State.initial(problem, scenario.objective, scenario.deciding)
+    teacher, rule = RuleTeacher(make_rule(name)), make_rule(name)
+    while not bool(state.done.all()):
+        targets, actions = teacher.targets(state), act(rule, state)
+        assert targets.sum(1).tolist() == [1] * 5
+        assert targets.int().argmax(1).tolist() == actions.tolist()
+        state.step(actions)
+
+
+def test_annealed_schedules_depend_on_the_seed_and_not_on_the_workers() -> None:
+    scenario = get_scenario("hitzges")
+    problem = Problem.from_instances(sample_instances(scenario, 6, 0, 8, 3))
+    one, same, other = (
+        annealing_teacher(problem, scenario.objective, 50, seed, workers)
+        for seed, workers in ((1, 1), (1, 3), (2, 1))
+    )
+    assert torch.equal(one.starts, same.starts)
+    assert torch.equal(one.slots, same.slots)
+    assert not torch.equal(one.starts, other.starts)
+
+
+def test_the_teacher_is_chosen_by_name() -> None:
+    plan, dispatch = get_scenario("hitzges"), get_scenario("gpu-cluster")
+    sizes = ((4, 2),)
+    assert teacher_rule(ImitationConfig(decisions=9), plan, sizes) is None
+    assert teacher_rule(ImitationConfig(teacher="nobody"), plan, sizes) is None  # and no warm start
+    rule = teacher_rule(ImitationConfig(decisions=9, teacher="atc:k=0.5"), dispatch, sizes)
+    assert rule is not None
+    assert rule.name == "atc:k=0.5"
+
+
+def test_a_teacher_that_cannot_teach_the_scenario_is_refused() -> None:
+    config = ImitationConfig(decisions=9)
+    with pytest.raises(ValueError, match="needs all in advance, but gpu-cluster dispatches"):
+        teacher_rule(config, get_scenario("gpu-cluster"), ((4, 2),))
+    shared = dataclasses.replace(
+        get_scenario("hitzges"),
+        sampler=lambda rng, n, m: Instance.from_matrix(np.ones((n, m)), capacity=np.full(m, 2)),
+    )
+    with pytest.raises(ValueError, match="needs machines of capacity 1 and no precedence"):
+        teacher_rule(config, shared, ((4, 2),))
+    with pytest.raises(ValueError, match="no rule is called 'nobody'"):
+        teacher_rule(dataclasses.replace(config, teacher="nobody"), shared, ((4, 2),))
