@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from stable_baselines3.common.type_aliases import DictRolloutBufferSamples
 
     from hetsched.agents.configs import PPOConfig
+    from hetsched.envs.graph import Graph
     from hetsched.envs.vector import VectorEnvironment
     from hetsched.gnn.config import NetworkConfig
 
@@ -46,16 +47,23 @@ class GraphVecEnv(VecEnv):
         self.environment, self.extent = environment, extent
         self.render_mode = None
         self._actions: NDArray[np.int64]
+        seen = dict(observation_space(extent))
+        seen["when"] = spaces.Box(0.0, np.inf, (2,), np.float64)  # for the baseline only
         super().__init__(
-            environment.batch_size, observation_space(extent), spaces.Discrete(extent.num_actions)
+            environment.batch_size, spaces.Dict(seen), spaces.Discrete(extent.num_actions)
         )
 
     def reset(self) -> Observation:
-        return arrays_from_graph(self.environment.reset(), self.extent)
+        return self._observation(self.environment.reset())
 
     def resume(self, saved: dict[str, Any]) -> Observation:
         """Go to where a saved environment stood."""
-        return arrays_from_graph(self.environment.load_state_dict(saved), self.extent)
+        return self._observation(self.environment.load_state_dict(saved))
+
+    def _observation(self, graph: Graph) -> Observation:
+        progress = self.environment.progress().numpy()  # (B,)
+        when = np.stack([np.full_like(progress, self.environment.batch), progress], axis=1)
+        return {**arrays_from_graph(graph, self.extent), "when": when}
 
     def step_async(self, actions: NDArray[np.int64]) -> None:
         self._actions = actions
@@ -66,7 +74,7 @@ class GraphVecEnv(VecEnv):
         )
         step = self.environment.step(actions)
         return (
-            arrays_from_graph(step.graph, self.extent),
+            self._observation(step.graph),
             step.rewards.float().numpy(),
             step.done.numpy(),
             [{} for _ in range(self.num_envs)],
@@ -108,7 +116,8 @@ class GraphPolicy(ActorCriticPolicy):
         self.optimizer = torch.optim.Adam(self.network.parameters(), lr=lr_schedule(1), eps=1e-5)
 
     def _distribution(self, obs: Any) -> tuple[torch.distributions.Categorical, Tensor]:
-        logits, values = self.network(graph_from_tensors(obs, self.extent))
+        seen = {name: value for name, value in obs.items() if name != "when"}
+        logits, values = self.network(graph_from_tensors(seen, self.extent))
         return torch.distributions.Categorical(logits=logits, validate_args=False), values
 
     def forward(self, obs: Any, deterministic: bool = False) -> tuple[Tensor, Tensor, Tensor]:
@@ -132,10 +141,12 @@ class GraphPolicy(ActorCriticPolicy):
 class GroupBaselineBuffer(DictRolloutBuffer):
     """A rollout buffer whose advantages are relative to the rollouts of the same instance.
 
-    Rows ``g * repeats .. (g + 1) * repeats - 1`` are at the same decision of the same instance
-    (:class:`VectorEnvironment`), so the mean of their advantages is an error that the critic makes
-    on the instance as a whole; it is subtracted.  Decisions of rows that were already done
-    (WAIT is all they have) teach nothing and are left out of the minibatches.
+    Rows ``g * repeats .. (g + 1) * repeats - 1`` decide the same instance
+    (:class:`VectorEnvironment`), so the mean of their advantages at the same moment is an error
+    that the critic makes on what they have in common, arrivals to come included; it is subtracted.
+    The same moment is the same clock in dispatch and the same number of decisions in a plan: a
+    baseline that depends on the input (Mao et al., ICLR 2019).  Decisions of rows that were
+    already done (WAIT is all they have) teach nothing and are left out of the minibatches.
     """
 
     def __init__(self, *args: Any, repeats: int = 1, **kwargs: Any) -> None:
@@ -146,13 +157,10 @@ class GroupBaselineBuffer(DictRolloutBuffer):
         super().compute_returns_and_advantage(last_values, dones)
         real = np.asarray(self.observations["job_mask"].any(-1))  # (T, B)
         if self.repeats > 1:
-            shape = (self.buffer_size, -1, self.repeats)  # (T, groups, repeats)
-            advantages, weight = self.advantages.reshape(shape), real.reshape(shape)
-            total = (advantages * weight).sum(2, keepdims=True)
-            mean = total / np.maximum(weight.sum(2, keepdims=True), 1)
-            self.advantages = (advantages - mean).reshape(self.advantages.shape)
-        episodes = max(1.0, float((self.episode_starts * real).sum()))
-        self.mean_reward = float(self.rewards.sum()) / episodes
+            when = np.asarray(self.observations["when"])  # (T, B, 2)
+            mean = mean_of_peers(self.advantages, real, when, self.repeats)
+            self.advantages = self.advantages - mean
+        self.mean_reward = float(self.rewards.sum() / max(1, real.sum()))
         # Rows are flattened row by row, as swap_and_flatten does.
         self._real = np.flatnonzero(real.swapaxes(0, 1).reshape(-1))
 
@@ -169,6 +177,35 @@ class GroupBaselineBuffer(DictRolloutBuffer):
         size = batch_size or len(indices)
         for begin in range(0, max(1, len(indices) - size // 2), size):  # no tiny last batch
             yield self._get_samples(indices[begin : begin + size])
+
+
+def mean_of_peers(
+    values: NDArray[np.float32], real: NDArray[np.bool_], when: NDArray[np.float64], repeats: int
+) -> NDArray[np.float32]:
+    """Mean over the rows of a group of their values at the same moment.
+
+    Args:
+        values: (T, B), one per decision.
+        real: (T, B), decisions that count.
+        when: (T, B, 2): batch of instances, and moment within it, both not decreasing along T.
+        repeats: rows per group, side by side.
+
+    Returns:
+        (T, B): for each decision the mean over the latest decisions, at or before its moment, of
+        all rows of its group that had something to decide then.
+    """
+    longest = float(when[..., 1].max()) + 1.0
+    moment = when[..., 0] * longest + when[..., 1]  # (T, B), in the order of T
+    total, number = np.zeros_like(values), np.zeros_like(values)
+    for row in range(values.shape[1]):
+        first = row - row % repeats
+        for peer in range(first, first + repeats):
+            at = np.searchsorted(moment[:, peer], moment[:, row], side="right") - 1  # (T,)
+            same = (at >= 0) & (when[at, peer, 0] == when[:, row, 0]) & real[at, peer]
+            total[:, row] += np.where(same, values[at, peer], 0.0)
+            number[:, row] += same
+    mean: NDArray[np.float32] = total / np.maximum(number, 1)
+    return mean
 
 
 def make_ppo(

@@ -108,10 +108,21 @@ def recipe(scenario: str) -> TrainConfig:
             warm_start=ImitationConfig(decisions=900_000),
             ppo=PPOConfig(learning_rate=2e-4),
         )
-    if head in ("gpu-cluster", "gpu-cluster-noisy", "gpu-cluster-gangs", "own"):
+    online = PPOConfig(learning_rate=6e-4, batch_size=512, ent_coef=0.0)
+    if head in ("gpu-cluster", "gpu-cluster-noisy"):
         return TrainConfig(
             scenario,
-            timesteps=400_000,
-            warm_start=ImitationConfig(decisions=60_000, teacher="ect-wait"),
+            sizes=((20, 6), (30, 8)),
+            timesteps=500_000,
+            eval_count=100,
+            warm_start=ImitationConfig(decisions=60_000, teacher="allox"),
+            ppo=online,
+        )
+    if head in ("gpu-cluster-gangs", "own"):
+        return TrainConfig(
+            scenario,
+            timesteps=500_000,
+            warm_start=ImitationConfig(decisions=40_000, teacher="ect-wait"),
+            ppo=online,
         )
     return TrainConfig(scenario, warm_start=ImitationConfig(decisions=200_000))

@@ -111,6 +111,11 @@ class VectorEnvironment:
         graph = self.reset() if fresh else observe(self.state)
         return Transition(graph, reward, done, fresh)
 
+    def progress(self) -> Tensor:
+        """(B,) float64: the clock in dispatch, the number of decisions in a plan."""
+        state = self.state
+        return state.now.clone() if state.deciding == "dispatch" else state.steps.double()
+
     def state_dict(self) -> dict[str, Any]:
         """Where the environment stands: the batch and the decisions taken in it."""
         return {"batch": self.batch, "tensors": self.state.tensors()}
