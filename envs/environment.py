@@ -177,4 +177,4 @@ def widest_extent(instances: list[Instance]) -> Extent:
 
     Slots are machines only if they are in every instance.
     """
-    return Extent.of(Problem.from_instances(instances))
+    return Extent.around([Extent.of(Problem.from_instances([one])) for one in instances])

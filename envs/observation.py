@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -57,6 +57,22 @@ class Extent:
             dense=problem.dense,
         )
 
+    @classmethod
+    def around(cls, extents: Sequence[Extent]) -> Extent:
+        """The smallest extent that holds what each of the given ones does.
+
+        Slots are machines only if they are in each of them; otherwise there are as many slots as
+        machines, for a batch that happens to need no list.
+        """
+        machines = max(one.machines for one in extents)
+        return cls(
+            jobs=max(one.jobs for one in extents),
+            machines=machines,
+            slots=max(machines, *(one.slots for one in extents)),
+            arcs=max(one.arcs for one in extents),
+            dense=all(one.dense for one in extents),
+        )
+
     def to_problem(self, actions: Tensor, problem: Problem) -> Tensor:
         """(B,) actions of this extent as actions of a batch that was padded to it."""
         job, slot = actions // self.slots, actions % self.slots
@@ -93,7 +109,7 @@ def arrays_from_graph(graph: Graph, extent: Extent) -> dict[str, NDArray[Any]]:
     """Batched arrays (B, ...) of a graph, padded to the extent.
 
     Raises:
-        ValueError: the graph is larger than the extent.
+        ValueError: the graph is larger than the extent, or lists modes where slots are machines.
     """
     batch, jobs, slots = graph.mode_mask.shape
     machines, arcs = graph.machines.shape[1], graph.arcs.shape[1]
@@ -103,6 +119,11 @@ def arrays_from_graph(graph: Graph, extent: Extent) -> dict[str, NDArray[Any]]:
         raise ValueError(
             f"a graph of {jobs} jobs, {machines} machines, {slots} slots and {arcs} arcs does not "
             f"fit into {extent}; widen it"
+        )
+    if extent.dense and not graph.dense:
+        raise ValueError(
+            f"a graph that lists modes in its slots does not fit into {extent}, where slots are "
+            "machines; use one with dense=False"
         )
     legal = graph.legal[:, :-1].view(batch, jobs, slots)
     padded = {
