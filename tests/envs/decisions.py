@@ -8,15 +8,23 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from hetsched.envs.objective import Objective
 from hetsched.envs.problem import Problem
 from hetsched.envs.simulator import State
 
 if TYPE_CHECKING:
     from hetsched.envs.instance import Instance
-    from hetsched.envs.objective import Objective
     from hetsched.envs.simulator import Deciding
 
 WAIT = -1
+EVERYTHING = Objective(
+    makespan=1.0,
+    weighted_tardiness=2.0,
+    machine_tardiness=0.5,
+    weighted_completion=0.25,
+    flow_time=1.5,
+    setup_time=3.0,
+)
 
 
 def random_decisions(state: State, count: int, seed: int = 0) -> list[int]:

@@ -10,17 +10,9 @@ from hetsched.envs.instance import Instance
 from hetsched.envs.objective import TERMS, Objective
 from hetsched.envs.problem import Problem
 from hetsched.envs.simulator import State
-from hetsched.tests.envs.decisions import random_decisions, state_after
+from hetsched.tests.envs.decisions import EVERYTHING, random_decisions, state_after
 from hetsched.tests.envs.instances import random_instance
 
-EVERYTHING = Objective(
-    makespan=1.0,
-    weighted_tardiness=2.0,
-    machine_tardiness=0.5,
-    weighted_completion=0.25,
-    flow_time=1.5,
-    setup_time=3.0,
-)
 OPTIONS: list[dict[str, bool]] = [
     {},
     {"releases": True},
