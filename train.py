@@ -214,7 +214,7 @@ def override(config: TrainConfig, options: Options) -> TrainConfig:
         if repeats < 1 or rows < 1 or rows % repeats:
             raise UserError(f"--n-envs ({rows}) must be a multiple of --repeats ({repeats})")
         groups = rows // repeats
-    return changed(  # type: ignore[no-any-return]
+    return changed(
         config,
         scenario=options.scenario,
         sizes=sizes,

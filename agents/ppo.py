@@ -204,8 +204,7 @@ def mean_of_peers(
             same = (at >= 0) & (when[at, peer, 0] == when[:, row, 0]) & real[at, peer]
             total[:, row] += np.where(same, values[at, peer], 0.0)
             number[:, row] += same
-    mean: NDArray[np.float32] = total / np.maximum(number, 1)
-    return mean
+    return np.divide(total, np.maximum(number, 1), dtype=np.float32)
 
 
 def make_ppo(
