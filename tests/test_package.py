@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import ast
+import os
 import re
 import statistics
 import subprocess
 import sys
 import sysconfig
-import time
 import tomllib
 import zipfile
 from importlib import metadata
@@ -67,11 +67,17 @@ def test_a_command_is_installed_and_can_be_loaded(command: str) -> None:
     assert (Path(sysconfig.get_path("scripts")) / point.name).exists()
 
 
+def cpu_seconds_of_children() -> float:
+    times = os.times()
+    return times.children_user + times.children_system
+
+
 @pytest.mark.parametrize("command", COMMANDS)
 def test_help_answers_within_a_second(command: str) -> None:
+    """A second of CPU time: the clock on the wall also counts what else the computer does."""
     seconds = []
     for _ in range(3):
-        started = time.perf_counter()
+        before = cpu_seconds_of_children()
         answer = subprocess.run(
             [sys.executable, f"{command}.py", "--help"],
             cwd=ROOT,
@@ -79,7 +85,7 @@ def test_help_answers_within_a_second(command: str) -> None:
             text=True,
             check=False,
         )
-        seconds.append(time.perf_counter() - started)
+        seconds.append(cpu_seconds_of_children() - before)
         assert answer.returncode == 0, answer.stderr
         assert "usage:" in answer.stdout
     assert statistics.median(seconds) < 1.0
