@@ -166,7 +166,6 @@ class Trainer:
         if self._validated_at != self.steps or self.best == float("inf"):
             self._validate()
         self._checkpoint("last")
-        self._draw()
         metadata = {"validation_ratio": self.best}
         name = f"policy-{self.config.scenario}"
         for which in ("best", "last"):
