@@ -5,17 +5,29 @@ the mean fastest duration of the visible jobs, and pass through the inverse hype
 signed logarithm: scaling all times changes nothing and heavy tails stay small.  Weights are
 divided by the mean weight of the visible jobs.  Jobs that are finished or running are not part of
 the graph: what remains of them is the time at which their machines are free.
+
+Features are computed as rows, (F, B, ...), which torch stacks and copies fastest, and turned into
+columns, (B, ..., F), at the end.  What a problem determines alone comes from its ``statics``.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import reduce
 from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from hetsched.envs.graph import Graph
+from hetsched.envs.reductions import (
+    best_and_regret,
+    count_per_machine,
+    finite,
+    on_modes,
+    signed_logs,
+    smallest_per_machine,
+)
 
 if TYPE_CHECKING:
     from hetsched.envs.simulator import State
@@ -25,35 +37,32 @@ INF = float("inf")
 
 def observe(state: State) -> Graph:
     """The graph of a state, as its policy may see it."""
-    problem = state.problem
-    frame = _frame(state)
-    mask = state.mask()
-    overall = torch.stack(
-        [
-            (frame.count / frame.machines).log(),
-            frame.count.log() / 4,
-            ((frame.span - frame.origin) * frame.per_time).squeeze(1).asinh(),
-            torch.full_like(frame.count, float(state.deciding == "dispatch")),
-            mask[:, :-1].sum(1) / frame.mode_mask.sum((1, 2)).clamp(min=1),
-        ],
-        dim=1,
-    )  # (B, F)
+    problem, frame = state.problem, _frame(state)
+    modes, jobs, machines, span = signed_logs(
+        frame.per_time,
+        _mode_times(state, frame),
+        _job_times(state, frame),
+        _machine_times(state, frame),
+        (frame.span - frame.origin)[None],
+    )
     arc_mask = problem.arc_mask
     if problem.arcs.shape[1]:
         ends = frame.visible.gather(1, problem.arcs.flatten(1)).view(problem.arcs.shape)
         arc_mask = arc_mask & ends.all(2)
     return Graph(
-        jobs=_job_features(state, frame),
-        machines=_machine_features(state, frame),
-        modes=_mode_features(state, frame),
-        overall=overall.float(),
+        jobs=_columns(~frame.visible, jobs, _other_job_features(state, frame)),
+        machines=_columns(
+            problem.statics.no_machine, machines, *_other_machine_features(state, frame)
+        ),
+        modes=_columns(frame.hidden, modes, _other_mode_features(state, frame, modes)),
+        overall=_overall(state, frame, span[0, :, 0]),
         job_mask=frame.visible,
         machine_mask=problem.machine_mask,
         mode_mask=frame.mode_mask,
         mode_machines=problem.mode_machines,
         arcs=problem.arcs,
         arc_mask=arc_mask,
-        legal=mask,
+        legal=state.mask(),
         dense=problem.dense,
     )
 
@@ -62,224 +71,212 @@ def observe(state: State) -> Graph:
 class _Frame:
     """What the features are relative to, and what they share.
 
-    Shapes: ``visible`` (B, J), ``mode_mask``, ``start``, ``end`` (B, J, K), ``count``, ``machines``
-    (B,), ``origin``, ``span``, ``per_time``, ``per_weight`` (B, 1), ``free``, ``busy_until``
-    (B, M), ``fastest``, ``ends`` (B, J, 2): the two smallest durations and ends of each job.
+    Shapes: ``visible`` (B, J), ``mode_mask`` and its opposite ``hidden``, ``start``, ``end``,
+    ``slack`` (B, J, K), ``count`` (B,), ``origin``, ``span``, ``per_time``, ``per_weight``
+    (B, 1), ``free``, ``busy_until`` (B, M), ``weights`` (over their mean), ``best_end``,
+    ``regret`` (B, J).
     """
 
     visible: Tensor
     mode_mask: Tensor
+    hidden: Tensor
     count: Tensor
-    machines: Tensor
     per_time: Tensor
     per_weight: Tensor
     origin: Tensor
     span: Tensor
     free: Tensor
     busy_until: Tensor
+    weights: Tensor
     start: Tensor
     end: Tensor
-    fastest: Tensor
-    ends: Tensor
+    slack: Tensor
+    best_end: Tensor
+    regret: Tensor
 
 
 def _frame(state: State) -> _Frame:
-    problem = state.problem
-    visible = state.visible() & ~state.done[:, None]
-    mode_mask = problem.mode_mask & visible[:, :, None]
-    count = visible.sum(1).clamp(min=1).double()
-    fastest = _two_smallest(problem.processing_times)
-    # Not times zero: the fastest duration of padding is infinite.
-    scale = fastest[..., 0].masked_fill(~visible, 0.0).sum(1) / count
-    scale = torch.where(scale > 0, scale, problem.time_scale)
-    weight = problem.weights.masked_fill(~visible, 0.0).sum(1) / count
-    weight = torch.where(weight > 0, weight, 1.0)
+    problem, static = state.problem, state.problem.statics
+    visible = state.visible()
+    mode_mask = problem.mode_mask & visible[..., None]
+    hidden = ~mode_mask
+    totals = (visible.double()[:, None] @ static.totals).squeeze(1)  # (B, 3)
+    count = totals[:, :1].clamp(min=1)
+    means = totals[:, 1:] / count  # of fastest durations and of weights
+    factors = torch.where(means > 0, means, static.otherwise).reciprocal()  # (B, 2)
+    per_time, per_weight = factors[:, :1], factors[:, 1:]
     free = state.machine_free()
-    origin = state.now if state.deciding == "dispatch" else free.amin(1)
-    units = state.believed_units
-    busy_until = units.masked_fill(units == INF, 0.0).amax(2)
-    if state.deciding == "dispatch":  # for how long a machine has been idle tells nothing
-        busy_until = busy_until.clamp(min=state.now[:, None])
-    end = state.edge_end().masked_fill(~mode_mask, INF)
+    plan = state.deciding == "plan"
+    origin = free.amin(1, keepdim=True) if plan else state.now[:, None]
+    busy_until = _busy_until(state, free)
+    end = state.edge_end().masked_fill(hidden, INF)
+    best_end, regret = best_and_regret(end)
     return _Frame(
         visible=visible,
         mode_mask=mode_mask,
-        count=count,
-        machines=problem.machine_mask.sum(1),
-        per_time=(1.0 / scale)[:, None],
-        per_weight=(1.0 / weight)[:, None],
-        origin=origin[:, None],
-        span=torch.maximum(busy_until.amax(1), origin)[:, None],
+        hidden=hidden,
+        count=count.squeeze(1),
+        per_time=per_time,
+        per_weight=per_weight,
+        origin=origin,
+        span=torch.maximum(busy_until.amax(1, keepdim=True), origin),
         free=free,
         busy_until=busy_until,
+        weights=problem.weights * per_weight,
         start=state.edge_start(),
         end=end,
-        fastest=fastest,
-        ends=_two_smallest(end),
+        slack=problem.due_times[..., None] - end,
+        best_end=best_end,
+        regret=regret,
     )
 
 
-def _mode_features(state: State, frame: _Frame) -> Tensor:
-    """(B, J, K, F) float32."""
-    problem, objective = state.problem, state.objective
-    per_time, origin = frame.per_time[:, :, None], frame.origin[:, :, None]
-    durations, end = problem.processing_times, frame.end
-    fastest, job_best = frame.fastest[:, :, :1], frame.ends[:, :, :1]
-    weights, zero = problem.weights[:, :, None], torch.zeros_like(end)
+def _busy_until(state: State, free: Tensor) -> Tensor:
+    """(B, M): when the last unit is free; for how long it has been so by now tells nothing."""
+    units = state.believed_units
+    if units.shape[2] == 1 and state.problem.statics.all_machines:
+        return free
+    busy_until = units.masked_fill(units == INF, 0.0).amax(2)
+    return busy_until if state.deciding == "plan" else busy_until.clamp(min=state.now[:, None])
+
+
+# ---- times: everything that is scaled and passes through the signed logarithm -------------------
+
+
+def _mode_times(state: State, frame: _Frame) -> Tensor:
+    """(F, B, J, K): times, and what choosing the mode adds to the objective."""
+    problem, static, end = state.problem, state.problem.statics, frame.end
+    origin, zero = frame.origin[..., None], torch.zeros_like(end)
+    since = end - origin
     setup = zero if state.timing.setup is None else state.timing.setup
-    slack = problem.due_times[:, :, None] - end
-    times = torch.stack(
-        [
-            durations,
-            durations - fastest,
-            end - origin,
-            end - job_best,
-            end - _on_modes(state, _per_machine(state, end)),
-            frame.start - origin,
-            slack,
-            setup,
-        ],
-        dim=-1,
-    )
+    rows = [
+        problem.processing_times,
+        static.over_fastest,
+        since,
+        end - frame.best_end[..., None],
+        end - on_modes(problem, smallest_per_machine(problem, end)),
+        frame.start - origin,
+        frame.slack,
+        setup,
+    ]
 
-    # What choosing the mode adds to each term of the objective at once.
-    makespan = machine = zero
+    objective, per_weight = state.objective, frame.per_weight[..., None]
+    makespan = tardiness = machine = completion = total = zero
     if objective.makespan:
-        makespan = objective.makespan * (end - frame.span[:, :, None]).clamp(min=0.0)
-    if objective.machine_tardiness:
-        finish, due = (
-            _on_modes(state, frame.busy_until),
-            _on_modes(state, problem.machine_due_times),
-        )
-        later = torch.maximum(finish, end) - due
-        factor = objective.machine_tardiness * _on_modes(state, problem.machine_weights)
-        machine = factor * (later.clamp(min=0.0) - (finish - due).clamp(min=0.0))
-    tardiness = zero
+        makespan = (end - frame.span[..., None]).clamp_(min=0.0)
+        makespan = makespan.mul_(objective.makespan * per_weight)
     if objective.weighted_tardiness:
-        tardiness = objective.weighted_tardiness * weights * (-slack).clamp(min=0.0)
-    completion = zero
+        late = frame.slack.clamp(max=0.0)
+        tardiness = late.mul_((-objective.weighted_tardiness * frame.weights)[..., None])
+    if objective.machine_tardiness:  # max(end - due, finish - due, 0) - max(finish - due, 0)
+        punctual = torch.maximum(frame.busy_until, problem.machine_due_times)  # (B, M)
+        factor = objective.machine_tardiness * problem.machine_weights * frame.per_weight
+        machine = (end - on_modes(problem, punctual)).clamp_(min=0.0)
+        machine = machine.mul_(on_modes(problem, factor))
     if objective.weighted_completion or objective.flow_time:
-        factor = objective.weighted_completion * weights + objective.flow_time
-        completion = factor * (end - origin)
-    total = makespan + tardiness + machine + completion + objective.setup_time * setup
-    costs = torch.stack([makespan, tardiness, machine, completion, total], dim=-1)
-    scaled = torch.cat([times, costs * frame.per_weight[:, :, None, None]], dim=-1)
-    scaled = (scaled * per_time[..., None]).nan_to_num(0.0, 0.0, 0.0).asinh()
+        factor = objective.weighted_completion * frame.weights
+        completion = since * (factor + objective.flow_time * frame.per_weight)[..., None]
+    terms = [term for term in (makespan, tardiness, machine, completion) if term is not zero]
+    if objective.setup_time and setup is not zero:
+        terms.append(setup * (objective.setup_time * per_weight))
+    total = reduce(torch.add, terms, zero) if len(terms) != 1 else terms[0]
+    return torch.stack([*rows, makespan, tardiness, machine, completion, total])
 
-    # Apparent tardiness cost (Vepsalainen & Morton 1987) with look-ahead 2, as a logarithm.
-    urgency = (weights * frame.per_weight[:, :, None] / (durations * per_time)).log()
-    urgency = urgency - (slack * per_time).clamp(min=0.0).nan_to_num(0.0, 0.0, 0.0) / 2
-    others = torch.stack(
+
+def _job_times(state: State, frame: _Frame) -> Tensor:
+    """(F, B, J)."""
+    problem, static, origin = state.problem, state.problem.statics, frame.origin
+    return torch.stack(
         [
-            (durations / fastest).log(),
-            urgency.clamp(-10.0, 10.0) / 2,
-            problem.demand / _on_modes(state, problem.capacity),
-            state.legal().double(),
-        ],
-        dim=-1,
-    ).nan_to_num(0.0, 0.0, 0.0)
-    features = torch.cat([scaled, others], dim=-1).float()
-    return features.masked_fill(~frame.mode_mask[..., None], 0.0)
-
-
-def _job_features(state: State, frame: _Frame) -> Tensor:
-    """(B, J, F) float32."""
-    problem, origin = state.problem, frame.origin
-    fastest, job_best = frame.fastest[..., 0], frame.ends[..., 0]
-    times = torch.stack(
-        [
-            fastest,
-            frame.fastest[..., 1] - fastest,
-            job_best - origin,
-            frame.ends[..., 1] - job_best,
-            (state.believed_ready.amin(2) - origin).clamp(min=0.0),
-            problem.due_times - job_best - problem.tails,
-            (origin - problem.release_times).clamp(min=0.0),
+            static.fastest,
+            static.regret,
+            frame.best_end - origin,
+            frame.regret,
+            (state.believed_ready.amin(2) - origin).clamp_(min=0.0),
+            static.latest - frame.best_end,
+            (origin - problem.release_times).clamp_(min=0.0),
             problem.tails,
-        ],
-        dim=-1,
+        ]
     )
-    times = (times * frame.per_time[:, :, None]).nan_to_num(0.0, 0.0, 0.0).asinh()
-    others = torch.stack(
-        [
-            (problem.weights * frame.per_weight).log1p(),
-            problem.due_times.isfinite().double(),
-            state.open_predecessors.double().log1p(),
-            state.candidates().double(),
-        ],
-        dim=-1,
-    )
-    features = torch.cat([times, others], dim=-1).float()
-    return features.masked_fill(~frame.visible[..., None], 0.0)
 
 
-def _machine_features(state: State, frame: _Frame) -> Tensor:
-    """(B, M, F) float32."""
-    problem = state.problem
-    times = torch.stack(
+def _machine_times(state: State, frame: _Frame) -> Tensor:
+    """(F, B, M)."""
+    return torch.stack(
         [
             frame.free - frame.origin,
             frame.span - frame.busy_until,
-            problem.machine_due_times - frame.busy_until,
-        ],
-        dim=-1,
+            state.problem.machine_due_times - frame.busy_until,
+        ]
     )
-    times = (times * frame.per_time[:, :, None]).nan_to_num(0.0, 0.0, 0.0).asinh()
-    is_best = torch.stack(
-        [
-            problem.processing_times <= frame.fastest[..., :1],
-            frame.end <= frame.ends[..., :1],
-        ],
-        dim=-1,
-    )  # (B, J, K, 2)
-    shares = _sum_per_machine(state, (is_best & frame.mode_mask[..., None]).double())  # (B, M, 2)
-    shares = shares / shares.sum(1, keepdim=True).clamp(min=1) * frame.machines[:, None, None]
-    room = (state.believed_units <= frame.origin[:, :, None]).sum(2)
-    others = torch.stack(
-        [
-            (problem.machine_weights * frame.per_weight).log1p(),
-            (frame.free <= frame.origin).double(),
-            problem.machine_due_times.isfinite().double(),
-            *shares.log1p().unbind(2),
-            problem.capacity.double().log(),
-            room / problem.capacity,
-        ],
-        dim=-1,
+
+
+# ---- the other features -------------------------------------------------------------------------
+
+
+def _other_mode_features(state: State, frame: _Frame, times: Tensor) -> Tensor:
+    """(F, B, J, K) float32.
+
+    Urgency is the apparent tardiness cost (Vepsalainen & Morton 1987) with look-ahead 2, as a
+    logarithm.
+    """
+    static, scale = state.problem.statics, state.problem.time_scale[:, None]
+    relative = (frame.per_weight / (frame.per_time * scale)).log().float()  # (B, 1)
+    slack = frame.slack * frame.per_time[..., None]
+    urgency = static.urgency + relative[..., None]
+    urgency -= finite(slack.clamp_(min=0.0)).float() / 2
+    return torch.stack(
+        [static.log_ratio, urgency.clamp_(-10.0, 10.0) / 2, static.demand, state.legal()]
     )
-    features = torch.cat([times, others], dim=-1).float()
-    return features.masked_fill(~problem.machine_mask[..., None], 0.0)
 
 
-def _two_smallest(values: Tensor) -> Tensor:
-    """(..., 2): the smallest and second smallest of the last axis, twice the same if only one."""
-    if values.shape[-1] == 1:
-        return values.expand(*values.shape[:-1], 2)
-    two = values.topk(2, dim=-1, largest=False, sorted=True).values
-    return torch.where(two < INF, two, two[..., :1])
+def _other_job_features(state: State, frame: _Frame) -> Tensor:
+    """(F, B, J) float32."""
+    waits_for = state.open_predecessors
+    if state.problem.arcs.shape[1]:
+        waits_for = waits_for.float().log1p()
+    return torch.stack(
+        [
+            frame.weights.log1p().float(),
+            state.problem.statics.has_due_time,
+            waits_for,
+            state.candidates(),
+        ]
+    )
 
 
-def _on_modes(state: State, values: Tensor) -> Tensor:
-    """(B, J, K): a machine's value (B, M) at each of the modes on it."""
-    machines = state.problem.mode_machines
-    if state.problem.dense:
-        return values[:, None, :].expand(machines.shape)
-    return values.gather(1, machines.flatten(1)).view(machines.shape)
+def _other_machine_features(state: State, frame: _Frame) -> tuple[Tensor, Tensor, Tensor]:
+    """Each (F, B, M) float32."""
+    problem, static = state.problem, state.problem.statics
+    weights = (problem.machine_weights * frame.per_weight).log1p().float()
+    idle = frame.free <= frame.origin  # (B, M)
+    first = torch.stack([weights, idle, static.machine_has_due_time])
+    fastest = static.is_fastest & frame.mode_mask
+    earliest = (frame.end <= frame.best_end[..., None]) & frame.mode_mask
+    best = count_per_machine(problem, torch.stack([fastest, earliest]))  # (2, B, M)
+    shares = best / best.sum(2, keepdim=True).clamp_(min=1) * static.machines[:, None]
+    room = idle
+    if state.believed_units.shape[2] > 1:
+        room = (state.believed_units <= frame.origin[..., None]).sum(2) / problem.capacity
+    return first, shares.log1p().float(), torch.stack([static.log_capacity, room])
 
 
-def _per_machine(state: State, values: Tensor) -> Tensor:
-    """(B, M): the smallest value (B, J, K) among a machine's modes, infinity where none."""
-    problem = state.problem
-    if problem.dense:
-        return values.amin(1)
-    out = values.new_full((problem.batch_size, problem.num_machines), INF)
-    return out.scatter_reduce(1, problem.mode_machines.flatten(1), values.flatten(1), "amin")
+def _overall(state: State, frame: _Frame, span: Tensor) -> Tensor:
+    """(B, F) float32."""
+    log_count = frame.count.log()
+    visible_modes = frame.mode_mask.sum((1, 2)).clamp_(min=1)
+    return torch.stack(
+        [
+            log_count - state.problem.statics.log_machines,
+            log_count / 4,
+            span,
+            torch.full_like(log_count, float(state.deciding == "dispatch")),
+            state.legal().sum((1, 2)) / visible_modes,
+        ],
+        dim=1,
+    ).float()
 
 
-def _sum_per_machine(state: State, values: Tensor) -> Tensor:
-    """(B, M, F): sums of values (B, J, K, F) over the modes on each machine."""
-    problem = state.problem
-    if problem.dense:
-        return values.sum(1)
-    out = values.new_zeros(problem.batch_size, problem.num_machines, values.shape[3])
-    index = problem.mode_machines.flatten(1)[..., None].expand(-1, -1, values.shape[3])
-    return out.scatter_add(1, index, values.flatten(1, 2))
+def _columns(hidden: Tensor, *rows: Tensor) -> Tensor:
+    """(B, ..., F) from several (F', B, ...), zero where hidden (B, ...)."""
+    return torch.cat(rows).masked_fill_(hidden, 0.0).movedim(0, -1).contiguous()

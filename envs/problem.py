@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from torch import Tensor
+
+from hetsched.envs.statics import Statics
 
 if TYPE_CHECKING:
     from hetsched.envs.instance import Instance
@@ -94,6 +97,12 @@ class Problem:
     @property
     def device(self) -> torch.device:
         return self.processing_times.device
+
+    @cached_property
+    def statics(self) -> Statics:
+        """What features need of the problem alone, computed when first asked for."""
+        with torch.inference_mode(False):  # it may serve training later
+            return Statics.of(self)
 
     @staticmethod
     def from_instances(
