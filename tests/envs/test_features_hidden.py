@@ -108,13 +108,17 @@ def test_padding_does_not_show_in_the_features_of_the_rest() -> None:
     assert not graph.machines[0, 2:].any()
 
 
-def test_for_how_long_a_machine_has_been_idle_changes_nothing() -> None:
+@pytest.mark.parametrize("units", [1, 2])
+def test_for_how_long_a_machine_has_been_idle_changes_nothing(units: int) -> None:
     times = np.array([[4.0, 6.0, 2.0], [5.0, 3.0, 9.0]])
     graphs = [
         observe(
             state_after(
                 Instance.from_matrix(
-                    times, release_times=[10.0, 10.0], machine_available=[0.0, free, 12.0]
+                    times,
+                    release_times=[10.0, 10.0],
+                    machine_available=[0.0, free, 12.0],
+                    capacity=[units] * 3,
                 ),
                 EVERYTHING,
                 "dispatch",

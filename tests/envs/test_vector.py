@@ -96,13 +96,14 @@ def test_the_same_seed_gives_the_same_batches_whatever_is_decided() -> None:
     assert not any(other_seed)
 
 
-def test_batches_have_their_sizes_in_turn() -> None:
+def test_batches_have_their_sizes_in_turn_and_new_instances() -> None:
     env = environment()
-    sizes = []
+    problems = []
     for _ in range(3):
         env.reset()
-        sizes.append((env.state.problem.num_jobs, env.state.problem.num_machines))
-    assert sizes == [(4, 2), (3, 3), (4, 2)]
+        problems.append(env.state.problem)
+    assert [(one.num_jobs, one.num_machines) for one in problems] == [(4, 2), (3, 3), (4, 2)]
+    assert not problems[0].instances[0].same_as(problems[2].instances[0])
     default = environment(sizes=None)
     default.reset()
     first = get_scenario("hitzges").sizes[0]

@@ -64,7 +64,11 @@ def test_the_direction_of_precedence_matters() -> None:
     graph = observe(state_after(instance, EVERYTHING, "plan"))
     graph = replace(graph, legal=torch.ones_like(graph.legal))
     reverse = replace(graph, arcs=graph.arcs.flip(2))
-    assert not torch.allclose(network(graph)[0], network(reverse)[0])
+    scores = network(graph)[0]
+    assert not torch.allclose(network(reverse)[0], scores)
+    before, after = network.from_predecessors, network.from_successors
+    network.from_predecessors, network.from_successors = after, before
+    assert_same(network(reverse)[0], scores)  # each relation hears one end of every arc
 
 
 def test_the_number_of_parameters_is_small_and_fixed() -> None:
