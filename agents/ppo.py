@@ -6,6 +6,7 @@ and the advantage of a decision is taken relative to the other rollouts of the s
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING, Any
 
@@ -216,26 +217,28 @@ def make_ppo(
     device: str = "cpu",
 ) -> PPO:
     """A stable-baselines3 PPO ready to ``learn`` on the environment."""
-    model = PPO(
-        GraphPolicy,
-        GraphVecEnv(environment, extent),
-        n_steps=config.n_steps,
-        batch_size=config.batch_size,
-        n_epochs=config.n_epochs,
-        learning_rate=lambda left: config.learning_rate * (0.1 + 0.9 * left),
-        gamma=1.0,
-        gae_lambda=config.gae_lambda,
-        clip_range=config.clip_range,
-        ent_coef=config.ent_coef,
-        vf_coef=config.vf_coef,
-        max_grad_norm=config.max_grad_norm,
-        target_kl=config.target_kl,
-        rollout_buffer_class=GroupBaselineBuffer,
-        rollout_buffer_kwargs={"repeats": environment.repeats},
-        policy_kwargs={"extent": extent, "network": network},
-        seed=seed,
-        device=device,
-    )
+    with warnings.catch_warnings():  # our buffer makes no truncated minibatch
+        warnings.filterwarnings("ignore", message="You have specified a mini-batch size")
+        model = PPO(
+            GraphPolicy,
+            GraphVecEnv(environment, extent),
+            n_steps=config.n_steps,
+            batch_size=config.batch_size,
+            n_epochs=config.n_epochs,
+            learning_rate=lambda left: config.learning_rate * (0.1 + 0.9 * left),
+            gamma=1.0,
+            gae_lambda=config.gae_lambda,
+            clip_range=config.clip_range,
+            ent_coef=config.ent_coef,
+            vf_coef=config.vf_coef,
+            max_grad_norm=config.max_grad_norm,
+            target_kl=config.target_kl,
+            rollout_buffer_class=GroupBaselineBuffer,
+            rollout_buffer_kwargs={"repeats": environment.repeats},
+            policy_kwargs={"extent": extent, "network": network},
+            seed=seed,
+            device=device,
+        )
     model.set_logger(Logger(folder=None, output_formats=[]))
     return model
 

@@ -268,7 +268,7 @@ def curves(rule: str) -> dict[str, list[str]]:
     return {
         f"validation cost / {rule}": [RATIO],
         "warm start": ["warm_start/loss", "warm_start/agreement"],
-        "PPO: mean episode reward": ["ppo/reward"],
+        "PPO: mean reward of a decision": ["ppo/reward"],
         "PPO: entropy": ["ppo/entropy"],
     }
 
