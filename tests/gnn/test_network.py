@@ -100,10 +100,11 @@ def test_finished_rows_do_not_matter() -> None:
     assert scores[1, -1].isfinite()
 
 
-def test_a_batch_of_finished_rows_only_has_finite_values() -> None:
+@pytest.mark.parametrize("kind", ["plain", "parallel"])
+def test_a_batch_of_finished_rows_only_has_finite_values(kind: str) -> None:
     network = lively_network()
     for rows in (1, 2):
-        problem = Problem.from_instances([draw("plain", 1, 1, 2)]).repeat(rows)
+        problem = Problem.from_instances([draw(kind, 1, 1, 2)]).repeat(rows)
         state = State.initial(problem, EVERYTHING, "plan")
         state.step(state.mask().int().argmax(1))
         scores, values = network(observe(state))
