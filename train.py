@@ -43,9 +43,7 @@ class Options:
     """Go on with the run in --out where it was last saved."""
     config: Annotated[Path | None, _flag("FILE", left_out="the recipe")] = None
     """Start from the config.json of an earlier run instead of the recipe."""
-    init: Annotated[
-        str | None, _flag("POLICY", "-i", "--trained-agent", left_out="random weights")
-    ] = None
+    init: Annotated[str | None, _flag("POLICY", "-i", "--trained-agent", left_out="random")] = None
     """Start from the weights of a checkpoint or of a shipped policy."""
     timesteps: Annotated[int | None, _flag("N", "-n", "--n-timesteps")] = None
     """Decisions of PPO, over all parallel rollouts."""
@@ -286,14 +284,14 @@ def _check_device(device: str) -> None:
 
 
 def _final_table(trainer: Trainer, best: Path) -> None:
-    from hetsched.agents.final import COUNT, SEED, final_table
+    from hetsched.agents.final import COUNT, SEED, final_size, final_table
 
     table = final_table(trainer, best)
-    name = trainer.config.scenario
-    sizes = ("--jobs", str(trainer.sizes[0][0]), "--machines", str(trainer.sizes[0][1]))
-    wanted = ("--scenario", name, *(sizes if len(trainer.sizes) == 1 else ()))
+    scenario, size = trainer.config.scenario, final_size(trainer)
+    wanted = ("--scenario", scenario, "--jobs", str(size[0]), "--machines", str(size[1]))
     command = ("python", "evaluate.py", *wanted, "--policy", str(best), "--against", "all")
-    print(f"{COUNT} fresh instances of {name}, seed {SEED}:\n\n{table.text()}\n")
+    shape = f"{size[0]} x {size[1]} (jobs x machines)"
+    print(f"{scenario}: {COUNT} fresh instances of {shape}, seed {SEED}\n\n{table.text()}\n")
     print(f"best checkpoint: {best}")
     print(f"evaluate it:     {shlex.join(command)}")
 

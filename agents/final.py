@@ -18,11 +18,17 @@ COUNT = 200
 SEED = 2_000_003  # neither of training nor of validation
 
 
+def final_size(trainer: Trainer) -> tuple[int, int]:
+    """(jobs, machines): the size of the training, or the scenario's own where it had several."""
+    if len(set(trainer.sizes)) == 1:
+        return trainer.sizes[0]
+    return trainer.scenario.default_jobs, trainer.scenario.default_machines
+
+
 def final_table(trainer: Trainer, best: Path) -> Table:
     """Compare on instances that neither training nor the choice of the checkpoint has seen."""
     scenario = trainer.scenario
-    size = trainer.sizes[0] if len(trainer.sizes) == 1 else (None, None)
-    instances = sample_instances(scenario, COUNT, SEED, *size)
+    instances = sample_instances(scenario, COUNT, SEED, *final_size(trainer))
     setting = Setting(scenario.objective, scenario.deciding)
     policies = {"learned": load_policy(best)}
     names = ("learned", *scenario.rules)

@@ -83,12 +83,12 @@ class RichProgress(Watcher):
             self._bar.update(self._task, completed=done, **shown)
         if self.enabled and not self.console.is_terminal and now - self._told >= QUIET_SECONDS:
             self._told = now
-            left = (self._total - done) / max(1e-9, rate)
-            self.console.print(
+            left = max(0, self._total - done) / max(1e-9, rate)
+            self.say(
                 f"{self._name}: {done:,} of {self._total:,} decisions, "
-                f"{', '.join(text for text in shown.values() if text)}, {left / 60:.1f} min left",
-                highlight=False,
+                f"{', '.join(text for text in shown.values() if text)}, {left / 60:.1f} min left"
             )
 
     def say(self, sentence: str) -> None:
-        self.console.print(sentence, highlight=False)
+        # One line as it is: it may hold a command to copy, or brackets that are no markup.
+        self.console.print(sentence, highlight=False, markup=False, emoji=False, soft_wrap=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -188,9 +189,14 @@ def test_illegal_actions_have_no_part_in_the_entropy_nor_in_gradients(model) -> 
         assert value.grad is None or bool(value.grad.isfinite().all())
 
 
+def untrained(groups: int, repeats: int, size: tuple[int, int], **options) -> Any:
+    environment = VectorEnvironment(HITZGES, groups, repeats, 0, (size,))
+    config = PPOConfig(**options)
+    return make_ppo(environment, widest(HITZGES, (size,)), config, NetworkConfig(), 0)
+
+
 def test_an_untrained_policy_is_indifferent_between_legal_actions() -> None:
-    environment = VectorEnvironment(HITZGES, 2, 2, 0, ((4, 2),))
-    model = make_ppo(environment, widest(HITZGES, ((4, 2),)), PPOConfig(), NetworkConfig(), 0)
+    model = untrained(2, 2, (4, 2))
     seen = obs_as_tensor(model.env.reset(), model.device)
     for left in (4, 3, 2, 1):
         actions, values, _ = model.policy(seen)
@@ -201,8 +207,7 @@ def test_an_untrained_policy_is_indifferent_between_legal_actions() -> None:
 
 
 def test_an_action_without_alternative_has_no_entropy() -> None:
-    environment = VectorEnvironment(HITZGES, 2, 1, 0, ((1, 1),))
-    model = make_ppo(environment, widest(HITZGES, ((1, 1),)), PPOConfig(), NetworkConfig(), 0)
+    model = untrained(2, 1, (1, 1))
     seen = obs_as_tensor(model.env.reset(), model.device)
     _, log_probs, entropy = model.policy.evaluate_actions(seen, torch.zeros(2))
     assert entropy.tolist() == [0.0, 0.0]
@@ -266,7 +271,5 @@ def test_the_learning_rate_falls_to_a_tenth() -> None:
 
 
 def test_any_batch_size_does_without_a_warning(recwarn: pytest.WarningsRecorder) -> None:
-    environment = VectorEnvironment(HITZGES, 2, 2, 0, ((4, 2),))
-    extent = widest(HITZGES, ((4, 2),))
-    make_ppo(environment, extent, PPOConfig(batch_size=999), NetworkConfig(), 0)
+    untrained(2, 2, (4, 2), batch_size=999)
     assert not [one for one in recwarn if "mini-batch" in str(one.message)]

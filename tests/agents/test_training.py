@@ -20,8 +20,6 @@ import torch
 from hetsched.agents.checkpoint import load_checkpoint
 from hetsched.agents.configs import ImitationConfig
 from hetsched.agents.metrics import read_rows
-from hetsched.agents.policy import rollout
-from hetsched.agents.reinforcement import Reinforcement, rule_cost, widest
 from hetsched.agents.run_folder import RunFolder, TrainingError
 from hetsched.agents.training import Trainer
 from hetsched.envs.scenarios import get_scenario
@@ -368,40 +366,3 @@ def test_other_options_are_refused(copied: Path) -> None:
 def test_a_missing_state_is_refused(copied: Path) -> None:
     (copied / "resume.pt").unlink()
     assert "there is no" in refusal(copied)
-
-
-# ---- the parts of PPO's stage ------------------------------------------------------------------
-
-
-def test_rewards_are_in_units_of_a_quick_rule() -> None:
-    """The rewards of an episode add up to (first bound - cost) / cost of the rule."""
-    from hetsched.agents.rules import make_rule
-    from hetsched.envs.simulator import State
-
-    for name, rule in (("hitzges", "min-min"), ("gpu-cluster", "ect-wait")):
-        scenario = get_scenario(name)
-        warm = dataclasses.replace(tiny().warm_start, teacher="ect-wait")
-        config = tiny(scenario=name, warm_start=warm)
-        stage = Reinforcement(SchedulingNetwork(config.network), scenario, config.sizes, config)
-        environment = stage.environment
-        environment.reset()
-        state = State.initial(environment.state.problem, scenario.objective, scenario.deciding)
-        bound = state.bound.clone()
-        cost = rollout(make_rule(rule), state).cost()
-        assert torch.allclose(environment.scale, cost)
-        again = State.initial(environment.state.problem, scenario.objective, scenario.deciding)
-        assert torch.equal(rule_cost(scenario)(again), cost)
-        total = torch.zeros_like(cost)
-        policy = make_rule("fifo")
-        mine = environment.state
-        while not bool(mine.done.all()):
-            from hetsched.agents.policy import act
-
-            total += environment.step(act(policy, mine)).rewards
-        assert torch.allclose(total, (bound - mine.cost()) / cost)
-
-
-def test_the_padding_holds_every_size() -> None:
-    extent = widest(get_scenario("hitzges"), ((4, 2), (3, 5), (4, 2)))
-    assert (extent.jobs, extent.machines, extent.slots) == (4, 5, 5)
-    assert extent.dense
