@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 import shlex
 import sys
 from collections.abc import Sequence
@@ -186,8 +187,10 @@ def resolve(options: Options) -> tuple[TrainConfig, Path]:
 
 
 def default_folder(scenario: str) -> Path:
-    """``runs/SCENARIO``, where the scenario's options may hold odd characters."""
-    return Path("runs") / scenario.replace(":", "-").replace("/", "-")
+    """``runs/SCENARIO`` without odd characters; in a W&B sweep, one for each of its runs."""
+    name = scenario.replace(":", "-").replace("/", "-")
+    run_of_sweep = os.environ.get("WANDB_RUN_ID") if "WANDB_SWEEP_ID" in os.environ else None
+    return Path("runs") / (f"{name}-{run_of_sweep}" if run_of_sweep else name)
 
 
 def override(config: TrainConfig, options: Options) -> TrainConfig:

@@ -32,7 +32,7 @@ def surroundings(monkeypatch: pytest.MonkeyPatch):
     import torch
 
     threads = torch.get_num_threads()
-    for name in ("WANDB_API_KEY", "WANDB_MODE"):
+    for name in ("WANDB_API_KEY", "WANDB_MODE", "WANDB_RUN_ID", "WANDB_SWEEP_ID"):
         monkeypatch.delenv(name, raising=False)
     yield
     torch.set_num_threads(threads)
@@ -347,6 +347,12 @@ def test_parallel_rollouts_stay_as_many_when_the_repeats_change() -> None:
     ):
         found = override(config, options)
         assert (found.groups, found.repeats) == (groups, repeats)
+
+
+def test_every_run_of_a_sweep_has_its_own_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WANDB_SWEEP_ID", "s1")
+    monkeypatch.setenv("WANDB_RUN_ID", "r1")
+    assert default_folder("hitzges") == Path("runs/hitzges-r1")
 
 
 def test_the_folder_is_named_after_the_scenario() -> None:
