@@ -22,7 +22,7 @@ def stage(scenario: str = "hitzges", rule: str | None = None, seed: int = 0, **v
     torch.manual_seed(seed)
     network = SchedulingNetwork(NetworkConfig(hidden=16, layers=1, heads=2))
     options = {
-        "decisions": 2000, "instances": 16, "moves_per_job": 100, "batch_size": 32,
+        "decisions": 1500, "instances": 16, "moves_per_job": 100, "batch_size": 32,
         "learning_rate": 5e-3, **values,
     }  # fmt: skip
     return Imitation(

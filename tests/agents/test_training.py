@@ -96,7 +96,7 @@ def test_every_round_is_one_row_of_metrics(whole: Path) -> None:
     assert len([row for row in rows if row["warm_start/loss"]]) == WARM_ROUNDS
     assert len([row for row in rows if row["ppo/entropy"]]) == ROUNDS - WARM_ROUNDS
     # before training, every eval_freq decisions, and at the end of each stage
-    assert [int(row["step"]) for row in rows if row["validation/cost"]] == [0, 104, 216, 336, 360]
+    assert [int(row["step"]) for row in rows if row["validation/cost"]] == [0, 80, 168, 264, 312]
 
 
 def test_the_best_checkpoint_is_the_best_by_validation(whole: Path) -> None:
@@ -115,7 +115,7 @@ def test_a_checkpoint_says_where_it_comes_from(whole: Path) -> None:
     assert metadata["objective"] == str(get_scenario("hitzges").objective)
     assert metadata["deciding"] == "plan"
     assert metadata["training"] == tiny().to_dict()
-    assert metadata["decisions"] == 360
+    assert metadata["decisions"] == 312
     assert metadata["seconds"] > 0
     assert "initial" not in metadata
 
@@ -132,7 +132,7 @@ def test_the_same_seed_gives_the_same_weights_and_another_seed_others(
 @pytest.mark.parametrize(
     ("values", "steps"),
     [
-        ({"timesteps": 0}, 216),
+        ({"timesteps": 0}, 168),
         ({"warm_start": ImitationConfig()}, 144),
     ],
     ids=["warm start alone", "PPO alone"],
@@ -161,11 +161,11 @@ def test_a_dispatching_scenario_is_trained_with_a_rule_as_the_teacher(tmp_path: 
 
 
 def test_steps_do_not_run_backwards_where_the_warm_start_overshoots(tmp_path: Path) -> None:
-    warm = dataclasses.replace(tiny().warm_start, decisions=33)  # the second round ends at 72
+    warm = dataclasses.replace(tiny().warm_start, decisions=25)  # the second round ends at 56
     run_tiny(tmp_path, tiny(warm_start=warm, timesteps=48, eval_freq=1))
     steps = [int(row["step"]) for row in read_rows(tmp_path / "metrics.csv")]
     assert steps == sorted(set(steps))
-    assert steps[:3] == [0, 32, 72]
+    assert steps[:3] == [0, 24, 56]
 
 
 @pytest.mark.parametrize(
@@ -216,7 +216,7 @@ def test_a_run_may_be_stopped_again_and_again(tmp_path: Path, whole: Path) -> No
 @pytest.mark.slow
 def test_a_killed_run_ends_as_one_that_was_not(tmp_path: Path, whole: Path) -> None:
     """SIGKILL at random moments, first in the warm start, then in PPO."""
-    for word, after in (("new", 0), ("resume", 216)):
+    for word, after in (("new", 0), ("resume", 168)):
         command = (sys.executable, "-m", "hetsched.tests.agents.tiny_runs", str(tmp_path), word)
         child = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
         deadline = time.monotonic() + 120

@@ -20,15 +20,15 @@ from hetsched.gnn.config import NetworkConfig
 def tiny(**values) -> TrainConfig:
     """Six rounds of warm start, six rollouts of PPO."""
     options = {
-        "sizes": ((4, 2), (5, 2)),
+        "sizes": ((3, 2), (4, 2)),
         "timesteps": 144,
         "groups": 2,
         "repeats": 2,
-        "eval_freq": 100,
-        "eval_count": 4,
+        "eval_freq": 80,
+        "eval_count": 3,
         "network": NetworkConfig(hidden=8, layers=1, heads=2),
         "warm_start": ImitationConfig(
-            decisions=216, instances=8, moves_per_job=20, batch_size=16, epochs=1
+            decisions=168, instances=8, moves_per_job=20, batch_size=16, epochs=1
         ),
         "ppo": PPOConfig(n_steps=6, batch_size=12, n_epochs=1),
         **values,
@@ -56,7 +56,7 @@ class Slow(Progress):
     """Leaves somebody else time to kill the run."""
 
     def advance(self, done: int, values: Mapping[str, float]) -> None:
-        time.sleep(0.05)
+        time.sleep(0.1)
 
 
 def run_tiny(folder: Path, config: TrainConfig | None = None, **options) -> Trainer:
