@@ -113,12 +113,22 @@ def recipe(scenario: str) -> TrainConfig:
         return TrainConfig(
             scenario,
             sizes=((20, 6), (30, 8)),
+            timesteps=320_000,
+            repeats=16,
+            eval_count=100,
+            warm_start=ImitationConfig(decisions=100_000, teacher="allox"),
+            ppo=PPOConfig(learning_rate=4e-4, batch_size=2048, n_steps=80, ent_coef=0.0),
+        )
+    if head == "gpu-cluster-gangs":
+        return TrainConfig(
+            scenario,
+            sizes=((24, 3), (32, 4)),
             timesteps=500_000,
             eval_count=100,
-            warm_start=ImitationConfig(decisions=60_000, teacher="allox"),
+            warm_start=ImitationConfig(decisions=40_000, teacher="ect-wait"),
             ppo=online,
         )
-    if head in ("gpu-cluster-gangs", "own"):
+    if head == "own":
         return TrainConfig(
             scenario,
             timesteps=500_000,

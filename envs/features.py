@@ -186,6 +186,10 @@ def _mode_times(state: State, frame: _Frame) -> Tensor:
 def _job_times(state: State, frame: _Frame) -> Tensor:
     """(F, B, J)."""
     problem, static, origin = state.problem, state.problem.statics, frame.origin
+    tails, latest = problem.tails, static.latest
+    if state.deciding == "dispatch" and problem.arcs.shape[1]:
+        tails = _tails_in_sight(state, frame.visible)
+        latest = problem.due_times - tails
     return torch.stack(
         [
             static.fastest,
@@ -193,11 +197,27 @@ def _job_times(state: State, frame: _Frame) -> Tensor:
             frame.best_end - origin,
             frame.regret,
             (state.believed_ready.amin(2) - origin).clamp_(min=0.0),
-            static.latest - frame.best_end,
+            latest - frame.best_end,
             (origin - problem.release_times).clamp_(min=0.0),
-            problem.tails,
+            tails,
         ]
     )
+
+
+def _tails_in_sight(state: State, visible: Tensor) -> Tensor:
+    """(B, J): longest path of fastest durations after each job, over visible jobs only."""
+    problem = state.problem
+    before, after = problem.arcs.unbind(2)  # (B, A) each
+    seen = problem.arc_mask & visible.gather(1, after)
+    lengths = problem.statics.fastest  # (B, J)
+    tails = torch.zeros_like(lengths)
+    for _ in range(problem.num_jobs):  # as many rounds as the longest path has jobs
+        through = (lengths + tails).gather(1, after).masked_fill(~seen, 0.0)
+        longer = torch.zeros_like(tails).scatter_reduce(1, before, through, "amax")
+        if torch.equal(longer, tails):
+            break
+        tails = longer
+    return tails
 
 
 def _machine_times(state: State, frame: _Frame) -> Tensor:

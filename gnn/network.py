@@ -64,8 +64,8 @@ class SchedulingNetwork(nn.Module):
         for layer, convolution in enumerate(self.convolutions):
             told = None
             if arcs is not None:
-                told = self.from_predecessors[layer](jobs, arcs)
-                told = told + self.from_successors[layer](jobs, arcs.flip(0))
+                told = _tell(self.from_predecessors[layer], jobs, arcs)
+                told = told + _tell(self.from_successors[layer], jobs, arcs.flip(0))
             jobs, machines, modes = convolution(jobs, machines, modes, layout, told)
 
         mean_jobs = _mean_over_jobs(jobs, batch, layout.num_instances)  # (B, d)
@@ -110,6 +110,13 @@ def _layout(graph: Graph, batch: Tensor, job: Tensor) -> Layout:
 def _relation(hidden: int) -> SAGEConv:
     """Messages along one direction of the precedence relation."""
     return SAGEConv(hidden, hidden, aggr="max", root_weight=False)
+
+
+def _tell(relation: SAGEConv, jobs: Tensor, arcs: Tensor) -> Tensor:
+    """(N, d): messages along the arcs; a job at the head of none hears nothing, no bias either."""
+    hears = jobs.new_zeros(len(jobs), 1).index_fill(0, arcs[1], 1.0)
+    told: Tensor = relation(jobs, arcs) * hears
+    return told
 
 
 def _arcs_between(graph: Graph, batch: Tensor, job: Tensor) -> Tensor | None:

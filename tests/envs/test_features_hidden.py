@@ -67,7 +67,6 @@ def test_nothing_of_an_unreleased_job_can_be_seen() -> None:
     assert not torch.allclose(observe(other).jobs, observe(state).jobs, atol=1e-3)
 
 
-@pytest.mark.xfail(reason="tails, and with them slack, follow unreleased successors too")
 def test_an_unreleased_successor_cannot_be_seen_in_the_job_that_it_waits_for() -> None:
     graphs = []
     for duration in (4.0, 40.0):
