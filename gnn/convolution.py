@@ -21,7 +21,7 @@ class Layout:
         batch: (N,) int64, the instance of a job, not decreasing.
         machine: (N, K) int64, machine of a slot numbered through the batch (b * M + k).
         num_instances, num_machines: B and M.
-        dense: slot k is machine k of the job's instance.
+        dense: slot k is machine k of the job's instance, and ``machine`` is not looked at.
         full: every slot holds a mode, so masks can be spared.
     """
 
@@ -33,11 +33,16 @@ class Layout:
     dense: bool
     full: bool
 
+    def on_jobs(self, values: Tensor) -> Tensor:
+        """(N, ...), or (1, ...) to broadcast: values of the instances (B, ...) at their jobs."""
+        return values if self.num_instances == 1 else values.index_select(0, self.batch)
+
     def on_modes(self, machines: Tensor) -> Tensor:
-        """(N, K, F): machine rows (B, M, F) at the modes that use them."""
+        """(N, K, F), or (1, K, F) to broadcast: machine rows (B, M, F) at the modes on them."""
         if self.dense:
-            return machines[self.batch]
-        return machines.flatten(0, 1)[self.machine]
+            return self.on_jobs(machines)
+        rows = machines.flatten(0, 1).index_select(0, self.machine.flatten())
+        return rows.view(*self.machine.shape, machines.shape[-1])
 
 
 class AttentionSum(MessagePassing):
@@ -103,11 +108,8 @@ class ModeConv(nn.Module):
         told: Tensor | None = None,
     ) -> tuple[Tensor, Tensor, Tensor]:
         job_norm, machine_norm = self.norm_jobs(jobs), self.norm_machines(machines)
-        message = torch.relu(
-            self.from_modes(modes)
-            + self.from_jobs(job_norm)[:, None]
-            + layout.on_modes(self.from_machines(machine_norm))
-        )  # (N, K, d)
+        message = self.from_modes(modes) + self.from_jobs(job_norm)[:, None]  # (N, K, d)
+        message = message.add_(layout.on_modes(self.from_machines(machine_norm))).relu_()
         modes = modes + self.to_modes(message)
         at_jobs, at_machines = self._aggregate(message, layout)
         told = torch.zeros_like(job_norm) if told is None else told
