@@ -113,10 +113,10 @@ def recipe(scenario: str) -> TrainConfig:
         return TrainConfig(
             scenario,
             sizes=((20, 6), (30, 8)),
-            timesteps=320_000,
+            timesteps=250_000,
             repeats=16,
             eval_count=100,
-            warm_start=ImitationConfig(decisions=100_000, teacher="allox"),
+            warm_start=ImitationConfig(decisions=60_000, teacher="allox"),
             ppo=PPOConfig(learning_rate=4e-4, batch_size=2048, n_steps=80, ent_coef=0.0),
         )
     if head == "gpu-cluster-gangs":
