@@ -82,7 +82,7 @@ class Options:
     """Validation instances per size."""
     device: Annotated[str | None, _flag("DEVICE", left_out="cpu")] = None
     """Where the network lives: cpu or cuda."""
-    num_threads: Annotated[int | None, _flag("N", left_out="one per core")] = None
+    num_threads: Annotated[int | None, _flag("N", left_out="1: the tensors are small")] = None
     """Threads of torch."""
     progress: Annotated[bool, tyro.conf.arg(aliases=["-P"])] = True
     """Show a progress bar."""
@@ -127,7 +127,7 @@ def train(options: Options) -> None:
     config, folder = resolve(options)
     if options.num_threads is not None and options.num_threads < 1:
         raise UserError(f"--num-threads is {options.num_threads}; give 1 or more")
-    prepare_process(options.num_threads)
+    prepare_process(options.num_threads or 1)
     from hetsched.agents.checkpoint import load_checkpoint, resolve_policy
     from hetsched.agents.progress import RichProgress
     from hetsched.agents.tracking import TrackingOptions
