@@ -43,7 +43,7 @@ def main() -> None:
     """Run the tables that are asked for, one after the other."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--data", type=Path, help="folder of the benchmark sets (else: skipped)")
-    parser.add_argument("--count", type=int, default=1000, help="gpu-cluster instances")
+    parser.add_argument("--count", type=int, default=400, help="gpu-cluster instances")
     parser.add_argument("--only", metavar="NAME", help="tables whose name starts so")
     options = parser.parse_args()
     RESULTS.mkdir(exist_ok=True)
