@@ -113,7 +113,7 @@ def recipe(scenario: str) -> TrainConfig:
         return TrainConfig(
             scenario,
             sizes=((20, 6), (30, 8)),
-            timesteps=600_000,
+            timesteps=300_000,
             repeats=16,
             eval_count=100,
             warm_start=ImitationConfig(decisions=60_000, teacher="allox"),
