@@ -24,9 +24,9 @@ class LearnedPolicy:
 
     def __init__(self, network: SchedulingNetwork, name: str = "learned") -> None:
         self.network, self.name = network.eval(), name
+        network.keep_at_hand()
 
     @torch.inference_mode()
     def scores(self, state: State) -> Tensor:
         """(B, J * K + 1) float32, minus infinity at illegal actions."""
-        scores, _ = self.network(observe(state))
-        return scores
+        return self.network.scores(observe(state))

@@ -6,8 +6,9 @@ signed logarithm: scaling all times changes nothing and heavy tails stay small. 
 divided by the mean weight of the visible jobs.  Jobs that are finished or running are not part of
 the graph: what remains of them is the time at which their machines are free.
 
-Features are computed as rows, (F, B, ...), which torch stacks and copies fastest, and turned into
-columns, (B, ..., F), at the end.  What a problem determines alone comes from its ``statics``.
+Features are computed as rows, (B, F, ...), which torch stacks and copies fastest where they have
+one type, and turned into columns, (B, ..., F), at the end.  What a problem determines alone comes
+from its ``statics``.
 """
 
 from __future__ import annotations
@@ -19,32 +20,37 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from hetsched.envs.graph import Graph
+from hetsched.envs.graph import MODE_FEATURES, Graph
 from hetsched.envs.reductions import (
+    as_rows,
     best_and_regret,
     count_per_machine,
-    finite,
     on_modes,
-    signed_logs,
+    scaled_rows,
+    signed_log,
     smallest_per_machine,
+    tails_in_sight,
 )
 
 if TYPE_CHECKING:
     from hetsched.envs.simulator import State
 
 INF = float("inf")
+SLACK = MODE_FEATURES.index("slack_at_end")
 
 
 def observe(state: State) -> Graph:
     """The graph of a state, as its policy may see it."""
     problem, frame = state.problem, _frame(state)
-    modes, jobs, machines, span = signed_logs(
-        frame.per_time,
+    times = (
         _mode_times(state, frame),
         _job_times(state, frame),
         _machine_times(state, frame),
-        (frame.span - frame.origin)[None],
+        frame.span - frame.origin,
     )
+    scaled = scaled_rows(frame.per_time, times)  # (B, L): all in one, as each call costs
+    modes, jobs, machines, span = as_rows(signed_log(scaled), times)
+    slack = as_rows(scaled, times)[0][:, SLACK]  # (B, J, K)
     arc_mask = problem.arc_mask
     if problem.arcs.shape[1]:
         ends = frame.visible.gather(1, problem.arcs.flatten(1)).view(problem.arcs.shape)
@@ -52,10 +58,10 @@ def observe(state: State) -> Graph:
     return Graph(
         jobs=_columns(~frame.visible, jobs, _other_job_features(state, frame)),
         machines=_columns(
-            problem.statics.no_machine, machines, *_other_machine_features(state, frame)
+            problem.statics.no_machine, machines, _other_machine_features(state, frame)
         ),
-        modes=_columns(frame.hidden, modes, _other_mode_features(state, frame, modes)),
-        overall=_overall(state, frame, span[0, :, 0]),
+        modes=_columns(frame.hidden, modes, _other_mode_features(state, frame, slack)),
+        overall=_overall(state, frame, span),
         job_mask=frame.visible,
         machine_mask=problem.machine_mask,
         mode_mask=frame.mode_mask,
@@ -72,9 +78,9 @@ class _Frame:
     """What the features are relative to, and what they share.
 
     Shapes: ``visible`` (B, J), ``mode_mask`` and its opposite ``hidden``, ``start``, ``end``,
-    ``slack`` (B, J, K), ``count`` (B,), ``origin``, ``span``, ``per_time``, ``per_weight``
-    (B, 1), ``free``, ``busy_until`` (B, M), ``weights`` (over their mean), ``best_end``,
-    ``regret`` (B, J).
+    ``slack``, ``over_best`` (B, J, K), ``count``, ``origin``, ``span``, ``per_time``,
+    ``per_weight`` (B, 1), ``free``, ``busy_until`` (B, M), ``weights`` (over their mean),
+    ``best_end``, ``regret`` (B, J).
     """
 
     visible: Tensor
@@ -91,6 +97,7 @@ class _Frame:
     start: Tensor
     end: Tensor
     slack: Tensor
+    over_best: Tensor
     best_end: Tensor
     regret: Tensor
 
@@ -115,7 +122,7 @@ def _frame(state: State) -> _Frame:
         visible=visible,
         mode_mask=mode_mask,
         hidden=hidden,
-        count=count.squeeze(1),
+        count=count,
         per_time=per_time,
         per_weight=per_weight,
         origin=origin,
@@ -126,6 +133,7 @@ def _frame(state: State) -> _Frame:
         start=state.edge_start(),
         end=end,
         slack=problem.due_times[..., None] - end,
+        over_best=end - best_end[..., None],
         best_end=best_end,
         regret=regret,
     )
@@ -144,7 +152,7 @@ def _busy_until(state: State, free: Tensor) -> Tensor:
 
 
 def _mode_times(state: State, frame: _Frame) -> Tensor:
-    """(F, B, J, K): times, and what choosing the mode adds to the objective."""
+    """(B, F, J, K): times, and what choosing the mode adds to the objective."""
     problem, static, end = state.problem, state.problem.statics, frame.end
     origin, zero = frame.origin[..., None], torch.zeros_like(end)
     since = end - origin
@@ -153,7 +161,7 @@ def _mode_times(state: State, frame: _Frame) -> Tensor:
         problem.processing_times,
         static.over_fastest,
         since,
-        end - frame.best_end[..., None],
+        frame.over_best,
         end - on_modes(problem, smallest_per_machine(problem, end)),
         frame.start - origin,
         frame.slack,
@@ -180,15 +188,15 @@ def _mode_times(state: State, frame: _Frame) -> Tensor:
     if objective.setup_time and setup is not zero:
         terms.append(setup * (objective.setup_time * per_weight))
     total = reduce(torch.add, terms, zero) if len(terms) != 1 else terms[0]
-    return torch.stack([*rows, makespan, tardiness, machine, completion, total])
+    return torch.stack([*rows, makespan, tardiness, machine, completion, total], dim=1)
 
 
 def _job_times(state: State, frame: _Frame) -> Tensor:
-    """(F, B, J)."""
+    """(B, F, J)."""
     problem, static, origin = state.problem, state.problem.statics, frame.origin
     tails, latest = problem.tails, static.latest
     if state.deciding == "dispatch" and problem.arcs.shape[1]:
-        tails = _tails_in_sight(state, frame.visible)
+        tails = tails_in_sight(problem, frame.visible)
         latest = problem.due_times - tails
     return torch.stack(
         [
@@ -200,103 +208,82 @@ def _job_times(state: State, frame: _Frame) -> Tensor:
             latest - frame.best_end,
             (origin - problem.release_times).clamp_(min=0.0),
             tails,
-        ]
+        ],
+        dim=1,
     )
 
 
-def _tails_in_sight(state: State, visible: Tensor) -> Tensor:
-    """(B, J): longest path of fastest durations after each job, over visible jobs only."""
-    problem = state.problem
-    before, after = problem.arcs.unbind(2)  # (B, A) each
-    seen = problem.arc_mask & visible.gather(1, after)
-    lengths = problem.statics.fastest  # (B, J)
-    tails = torch.zeros_like(lengths)
-    for _ in range(problem.num_jobs):  # as many rounds as the longest path has jobs
-        through = (lengths + tails).gather(1, after).masked_fill(~seen, 0.0)
-        longer = torch.zeros_like(tails).scatter_reduce(1, before, through, "amax")
-        if torch.equal(longer, tails):
-            break
-        tails = longer
-    return tails
-
-
 def _machine_times(state: State, frame: _Frame) -> Tensor:
-    """(F, B, M)."""
+    """(B, F, M)."""
     return torch.stack(
         [
             frame.free - frame.origin,
             frame.span - frame.busy_until,
             state.problem.machine_due_times - frame.busy_until,
-        ]
+        ],
+        dim=1,
     )
 
 
 # ---- the other features -------------------------------------------------------------------------
 
 
-def _other_mode_features(state: State, frame: _Frame, times: Tensor) -> Tensor:
-    """(F, B, J, K) float32.
+def _other_mode_features(state: State, frame: _Frame, slack: Tensor) -> Tensor:
+    """(B, F, J, K) float32; the slack (B, J, K) is scaled, and zero where there is no due time.
 
     Urgency is the apparent tardiness cost (Vepsalainen & Morton 1987) with look-ahead 2, as a
     logarithm.
     """
     static, scale = state.problem.statics, state.problem.time_scale[:, None]
     relative = (frame.per_weight / (frame.per_time * scale)).log().float()  # (B, 1)
-    slack = frame.slack * frame.per_time[..., None]
     urgency = static.urgency + relative[..., None]
-    urgency -= finite(slack.clamp_(min=0.0)).float() / 2
-    return torch.stack(
-        [static.log_ratio, urgency.clamp_(-10.0, 10.0) / 2, static.demand, state.legal()]
-    )
+    urgency = urgency.sub_(slack.clamp(min=0.0), alpha=0.5).clamp_(-10.0, 10.0).mul_(0.5)
+    legal = state.legal().float()
+    return torch.stack([static.log_ratio, urgency, static.demand, legal], dim=1)
 
 
 def _other_job_features(state: State, frame: _Frame) -> Tensor:
-    """(F, B, J) float32."""
-    waits_for = state.open_predecessors
+    """(B, F, J) float32."""
+    weights, waits_for = frame.weights.log1p().float(), state.open_predecessors.float()
     if state.problem.arcs.shape[1]:
-        waits_for = waits_for.float().log1p()
-    return torch.stack(
-        [
-            frame.weights.log1p().float(),
-            state.problem.statics.has_due_time,
-            waits_for,
-            state.candidates(),
-        ]
-    )
+        waits_for = waits_for.log1p_()
+    due, ready = state.problem.statics.has_due_time, state.candidates().float()
+    return torch.stack([weights, due, waits_for, ready], dim=1)
 
 
-def _other_machine_features(state: State, frame: _Frame) -> tuple[Tensor, Tensor, Tensor]:
-    """Each (F, B, M) float32."""
+def _other_machine_features(state: State, frame: _Frame) -> Tensor:
+    """(B, F, M) float32."""
     problem, static = state.problem, state.problem.statics
     weights = (problem.machine_weights * frame.per_weight).log1p().float()
-    idle = frame.free <= frame.origin  # (B, M)
-    first = torch.stack([weights, idle, static.machine_has_due_time])
+    idle = (frame.free <= frame.origin).float()  # (B, M)
     fastest = static.is_fastest & frame.mode_mask
-    earliest = (frame.end <= frame.best_end[..., None]) & frame.mode_mask
-    best = count_per_machine(problem, torch.stack([fastest, earliest]))  # (2, B, M)
-    shares = best / best.sum(2, keepdim=True).clamp_(min=1) * static.machines[:, None]
+    earliest = frame.over_best <= 0  # not a number where hidden
+    best = count_per_machine(problem, torch.stack([fastest, earliest], dim=1))  # (B, 2, M)
+    share = best / best.sum(2, keepdim=True).clamp_(min=1) * static.machines[:, None]
+    shares = share.log1p_().float().unbind(1)
     room = idle
     if state.believed_units.shape[2] > 1:
         room = (state.believed_units <= frame.origin[..., None]).sum(2) / problem.capacity
-    return first, shares.log1p().float(), torch.stack([static.log_capacity, room])
+    due, capacity = static.machine_has_due_time, static.log_capacity
+    return torch.stack([weights, idle, due, *shares, capacity, room], dim=1)
 
 
 def _overall(state: State, frame: _Frame, span: Tensor) -> Tensor:
-    """(B, F) float32."""
-    log_count = frame.count.log()
+    """(B, F) float32; the span (B, 1) is scaled and a logarithm."""
+    log_count = frame.count.log()  # (B, 1)
     visible_modes = frame.mode_mask.sum((1, 2)).clamp_(min=1)
-    return torch.stack(
+    return torch.cat(
         [
             log_count - state.problem.statics.log_machines,
             log_count / 4,
             span,
-            torch.full_like(log_count, float(state.deciding == "dispatch")),
-            state.legal().sum((1, 2)) / visible_modes,
+            torch.full_like(span, float(state.deciding == "dispatch")),
+            (state.legal().sum((1, 2)) / visible_modes)[:, None],
         ],
         dim=1,
     ).float()
 
 
 def _columns(hidden: Tensor, *rows: Tensor) -> Tensor:
-    """(B, ..., F) from several (F', B, ...), zero where hidden (B, ...)."""
-    return torch.cat(rows).masked_fill_(hidden, 0.0).movedim(0, -1).contiguous()
+    """(B, ..., F) from several (B, F', ...), zero where hidden (B, ...)."""
+    return torch.cat(rows, dim=1).masked_fill_(hidden[:, None], 0.0).movedim(1, -1).contiguous()

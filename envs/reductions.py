@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import torch
@@ -45,27 +46,45 @@ def smallest_per_machine(problem: Problem, values: Tensor) -> Tensor:
 
 
 def count_per_machine(problem: Problem, chosen: Tensor) -> Tensor:
-    """(F, B, M) float64: how many of the modes on a machine are chosen (F, B, J, K) bool."""
+    """(B, F, M) float64: how many of the modes on a machine are chosen (B, F, J, K) bool."""
     if problem.dense:
         return chosen.sum(2, dtype=torch.float64)
-    out = chosen.new_zeros(
-        (len(chosen), problem.batch_size, problem.num_machines), dtype=torch.float64
-    )
-    index = problem.mode_machines.flatten(1).expand(len(chosen), -1, -1)
+    batch, features = chosen.shape[:2]
+    out = chosen.new_zeros((batch, features, problem.num_machines), dtype=torch.float64)
+    index = problem.mode_machines.flatten(1)[:, None].expand(-1, features, -1)
     return out.scatter_add(2, index, chosen.flatten(2).double())
 
 
-def signed_logs(per_time: Tensor, *parts: Tensor) -> list[Tensor]:
-    """asinh(part * per_time) as float32 for each (F, B, ...), zero where a time is not finite.
+def tails_in_sight(problem: Problem, visible: Tensor) -> Tensor:
+    """(B, J): longest path of fastest durations after each job, over visible jobs only."""
+    before, after = problem.arcs.unbind(2)  # (B, A) each
+    seen = problem.arc_mask & visible.gather(1, after)
+    lengths = problem.statics.fastest  # (B, J)
+    tails = torch.zeros_like(lengths)
+    for _ in range(problem.num_jobs):  # as many rounds as the longest path has jobs
+        through = (lengths + tails).gather(1, after).masked_fill(~seen, 0.0)
+        longer = torch.zeros_like(tails).scatter_reduce(1, before, through, "amax")
+        if torch.equal(longer, tails):
+            break
+        tails = longer
+    return tails
 
-    All in one pass, as most of the cost on small states is the number of calls; and by its
-    formula, as torch's own ``asinh`` takes the values one by one.
-    """
-    scaled = [part * per_time.view(-1, *[1] * (part.dim() - 2)) for part in parts]
-    flat = torch.cat([one.flatten() for one in scaled]).float().nan_to_num_(0.0, 0.0, 0.0)
-    size = flat.abs()
-    # log(x + sqrt(x^2 + 1)) = log1p(x + x^2 / (1 + sqrt(x^2 + 1))), exact also where x is small
-    root = torch.hypot(size, torch.ones_like(size[:1]))
-    logs = (size / root.add_(1.0)).mul_(size).add_(size).log1p_().copysign_(flat)
-    pieces = logs.split([part.numel() for part in parts])
+
+def scaled_rows(factor: Tensor, parts: Sequence[Tensor]) -> Tensor:
+    """(B, L) float32: parts (B, ...) times a factor (B, 1), zero where that is not finite."""
+    flat = torch.cat([part.flatten(1) for part in parts], dim=1)
+    return flat.mul_(factor).float().nan_to_num_(0.0, 0.0, 0.0)
+
+
+def as_rows(flat: Tensor, parts: Sequence[Tensor]) -> list[Tensor]:
+    """Pieces of (B, L) in the shapes of the parts (B, ...) that it was made of."""
+    pieces = flat.split([part[0].numel() for part in parts], dim=1)
     return [piece.view(part.shape) for piece, part in zip(pieces, parts, strict=True)]
+
+
+def signed_log(values: Tensor) -> Tensor:
+    """The inverse hyperbolic sine, by its formula: torch's own takes values one by one."""
+    size = values.abs()
+    root = torch.hypot(size, torch.ones_like(size[:1, :1]))  # sqrt(x^2 + 1)
+    # log(x + root) = log1p(x + x^2 / (1 + root)), exact also where x is small
+    return (size / root.add_(1.0)).mul_(size).add_(size).log1p_().copysign_(values)

@@ -31,7 +31,7 @@ class Statics:
         totals: (B, J, 3), what sums over jobs are taken of: one, fastest duration, weight.
         otherwise: (B, 2), mean fastest duration and mean weight where no job is visible.
         log_capacity: (B, M) float32.
-        machines: (B,), number of machines; log_machines: (B,).
+        machines: (B, 1), number of machines; log_machines: (B, 1).
         no_machine: (B, M) bool, padding; all_machines: there is none.
     """
 
@@ -61,7 +61,7 @@ class Statics:
         fastest = fastest.masked_fill(~exists, 0.0)
         weighted = (problem.weights * problem.time_scale[:, None])[..., None]  # (B, J, 1)
         capacity = on_modes(problem, problem.capacity)
-        machines = problem.machine_mask.sum(1).double()
+        machines = problem.machine_mask.sum(1, keepdim=True).double()
         return Statics(
             fastest=fastest,
             regret=finite(regret),
@@ -74,7 +74,7 @@ class Statics:
             has_due_time=problem.due_times.isfinite().float(),
             machine_has_due_time=problem.machine_due_times.isfinite().float(),
             totals=torch.stack([exists.double(), fastest, problem.weights], dim=2),
-            otherwise=torch.stack([problem.time_scale, torch.ones_like(machines)], dim=1),
+            otherwise=torch.stack([problem.time_scale, torch.ones_like(problem.time_scale)], dim=1),
             log_capacity=problem.capacity.float().log(),
             machines=machines,
             log_machines=machines.log(),

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 from torch_geometric.nn import MessagePassing
-from torch_geometric.utils import softmax
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,7 +41,7 @@ class Layout:
         if self.dense:
             return self.on_jobs(machines)
         rows = machines.flatten(0, 1).index_select(0, self.machine.flatten())
-        return rows.view(*self.machine.shape, machines.shape[-1])
+        return rows.view(*self.machine.shape, machines.shape[2])
 
 
 class AttentionSum(MessagePassing):
@@ -62,12 +61,26 @@ class AttentionSum(MessagePassing):
         edge_index = torch.stack([target, target])  # messages live on edges; sources are unused
         return self.propagate(edge_index, messages=messages, logits=logits, size=(nodes, nodes))
 
-    def message(self, messages: Tensor, logits: Tensor, index: Tensor, size_i: int) -> Tensor:
-        return softmax(logits, index, num_nodes=size_i)[..., None] * messages
+    def message(
+        self, messages: Tensor, logits: Tensor, index: Tensor, size_i: int
+    ) -> tuple[Tensor, Tensor]:
+        weights = (logits - _largest(logits.detach(), index, size_i).index_select(0, index)).exp()
+        return weights[..., None] * messages, weights
 
-    def aggregate(self, inputs: Tensor, index: Tensor, dim_size: int) -> Tensor:
+    def aggregate(self, inputs: tuple[Tensor, Tensor], index: Tensor, dim_size: int) -> Tensor:
         # index_add adds whole rows; scatter_add would expand the index to every element.
-        return inputs.new_zeros(dim_size, *inputs.shape[1:]).index_add(0, index, inputs)
+        weighted, weights = (
+            one.new_zeros(dim_size, *one.shape[1:]).index_add(0, index, one) for one in inputs
+        )
+        # Normalised here, per node and not per edge; a node without edges hears zero.
+        return weighted / weights.clamp(min=torch.finfo(weights.dtype).tiny)[..., None]
+
+
+def _largest(values: Tensor, index: Tensor, nodes: int) -> Tensor:
+    """(V, ...): the largest of the values (E, ...) that point to each node."""
+    index = index.view(-1, *[1] * (values.dim() - 1)).expand_as(values)
+    out = values.new_zeros(nodes, *values.shape[1:])
+    return out.scatter_reduce(0, index, values, "amax", include_self=False)
 
 
 class ModeConv(nn.Module):
@@ -125,25 +138,19 @@ class ModeConv(nn.Module):
             logits = logits.masked_fill(~exists, torch.finfo(logits.dtype).min)
             message = message * exists
         for_jobs, for_machines = logits.chunk(2, dim=-1)  # (N, K, H) each
-        split = message.unflatten(-1, (self.heads, -1))  # (N, K, H, D)
         # The modes of a job lie side by side: its softmax is over an axis.
+        split = message.unflatten(-1, (self.heads, -1))  # (N, K, H, D)
         at_jobs = (for_jobs.softmax(1)[..., None] * split).sum(1).flatten(1)
-        if layout.dense and layout.num_instances == 1:  # the same softmax, over an axis
+        instances, machines = layout.num_instances, layout.num_machines
+        if layout.dense and instances == 1:  # the same softmax, over the other axis
             at_machines = (for_machines.softmax(0)[..., None] * split).sum(0).flatten(1)
             return at_jobs, at_machines[None]
         if layout.dense:  # all modes of a job travel together, one per machine
-            at_machines = self.attention_sum(
-                split, for_machines, layout.batch, layout.num_instances
-            ).flatten(2)  # (B, M, d)
-            return at_jobs, at_machines
-        nodes = layout.num_instances * layout.num_machines
-        if layout.full:
-            edges = split.flatten(0, 1), for_machines.flatten(0, 1), layout.machine.flatten()
+            at_machines = self.attention_sum(split, for_machines, layout.batch, instances)
         else:
-            keep = layout.mode_mask
-            edges = split[keep], for_machines[keep], layout.machine[keep]
-        at_machines = self.attention_sum(*edges, nodes)  # (B * M, H, D)
-        return at_jobs, at_machines.view(layout.num_instances, layout.num_machines, -1)
+            edges = split.flatten(0, 1), for_machines.flatten(0, 1), layout.machine.flatten()
+            at_machines = self.attention_sum(*edges, instances * machines)  # (B * M, H, D)
+        return at_jobs, at_machines.view(instances, machines, -1)
 
 
 def _mlp(inputs: int, hidden: int) -> nn.Sequential:

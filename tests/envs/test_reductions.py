@@ -11,12 +11,15 @@ import torch
 from hetsched.envs.instance import Instance
 from hetsched.envs.problem import Problem
 from hetsched.envs.reductions import (
+    as_rows,
     best_and_regret,
     count_per_machine,
     finite,
     on_modes,
-    signed_logs,
+    scaled_rows,
+    signed_log,
     smallest_per_machine,
+    tails_in_sight,
 )
 
 INF = math.inf
@@ -31,7 +34,7 @@ def test_machines_and_modes_meet_whether_slots_are_machines_or_not(
     times, mask = problem.processing_times, problem.mode_mask
     assert smallest_per_machine(problem, times).tolist() == [[2.0, 1.0, 3.0]]
     expected = [[2.0, 2.0, 2.0]] if keep_fastest is None else [[1.0, 1.0, 2.0]]
-    assert count_per_machine(problem, mask[None]).tolist() == [expected]
+    assert count_per_machine(problem, mask[:, None]).tolist() == [expected]
     values = torch.tensor([[10.0, 20.0, 30.0]])
     spread = on_modes(problem, values).expand(mask.shape)
     assert torch.equal(spread, 10.0 * (problem.mode_machines + 1))
@@ -45,12 +48,27 @@ def test_the_smallest_and_how_far_the_next_lies_behind() -> None:
     assert (best.tolist(), regret.tolist()) == ([[7.0]], [[0.0]])
 
 
-def test_signed_logs_are_asinh_from_tiny_to_huge_and_zero_where_not_finite() -> None:
-    per_time = torch.tensor([[0.5], [2.0]], dtype=torch.float64)
+def test_signed_logs_are_asinh_from_tiny_to_huge() -> None:
     powers = 10.0 ** torch.arange(-30, 31, dtype=torch.float64)
-    first = torch.cat([-powers, powers]).expand(3, 2, -1)  # (F, B, J)
-    second = torch.tensor([INF, -INF, math.nan, 0.0]).double().expand(1, 2, 2, 4)  # (F, B, J, K)
-    found = signed_logs(per_time, first, second)
-    torch.testing.assert_close(found[0], (first * per_time).asinh().float(), rtol=1e-6, atol=0.0)
-    assert found[1].shape == second.shape
-    assert not found[1].any()
+    values = torch.cat([-powers, powers])[None].float()
+    expected = values.double().asinh().float()
+    torch.testing.assert_close(signed_log(values), expected, rtol=1e-6, atol=0.0)
+    assert signed_log(torch.zeros(1, 1)).tolist() == [[0.0]]
+
+
+def test_rows_are_scaled_per_instance_and_zero_where_not_finite() -> None:
+    factor = torch.tensor([[0.5], [2.0]], dtype=torch.float64)
+    one = torch.tensor([[[1.0, INF, 3.0]], [[4.0, -INF, math.nan]]]).double()  # (B, F, J)
+    other = torch.tensor([[10.0], [20.0]]).double()  # (B, F)
+    flat = scaled_rows(factor, [one, other])
+    assert flat.dtype == torch.float32
+    first, second = as_rows(flat, [one, other])
+    assert first.tolist() == [[[0.5, 0.0, 1.5]], [[8.0, 0.0, 0.0]]]
+    assert second.tolist() == [[5.0], [40.0]]
+
+
+def test_tails_follow_visible_jobs_only() -> None:
+    instance = Instance.from_matrix([[3.0], [5.0], [7.0]], precedence=[[0, 1], [1, 2]])
+    problem = Problem.from_instances([instance])
+    for seen, tails in ([True] * 3, [12.0, 7.0, 0.0]), ([True, True, False], [5.0, 0.0, 0.0]):
+        assert tails_in_sight(problem, torch.tensor([seen])).tolist() == [tails]

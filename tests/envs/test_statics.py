@@ -20,7 +20,7 @@ def test_statics_by_hand() -> None:
     assert statics.regret.tolist() == [[2.0, 6.0], [0.0, 0.0]]
     assert statics.has_due_time.tolist() == [[0.0, 0.0], [1.0, 0.0]]
     assert statics.is_fastest[0].tolist() == [[False, True, False], [True, False, False]]
-    assert statics.machines.tolist() == [3.0, 1.0]
+    assert statics.machines.tolist() == [[3.0], [1.0]]
     assert not statics.all_machines
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 from dataclasses import fields, replace
 
@@ -43,6 +44,41 @@ def test_exactly_the_illegal_actions_score_minus_infinity(deciding: str, kind: s
         assert torch.equal(scores == -torch.inf, ~state.mask())
         assert scores[state.mask()].isfinite().all()
         state.step(scores.argmax(1))
+
+
+@DECIDING
+@KIND
+def test_scores_alone_are_those_that_come_with_values(deciding: str, kind: str) -> None:
+    network = lively_network()
+    instances = [draw(kind, seed, 1 + seed, 3) for seed in range(4)]
+    for rows in (instances[3:], instances):
+        state = State.initial(Problem.from_instances(rows), EVERYTHING, deciding)
+        while not bool(state.done.all()):
+            graph = observe(state)
+            scores = network.scores(graph)
+            assert torch.equal(scores, network(graph)[0])
+            state.step(scores.argmax(1))
+
+
+@pytest.mark.parametrize("way", ["load", "assign", "copy"])
+def test_what_is_kept_at_hand_follows_loading_assigning_and_copying(way: str) -> None:
+    network, other = lively_network(0), lively_network(1)
+    network.keep_at_hand()
+    state = state_after(draw("lags"), EVERYTHING, "plan")
+    names = [name for name, _ in network.named_parameters()]
+    assert not torch.equal(score(network, state), score(other, state))
+    if way == "load":
+        network.load_state_dict(other.state_dict())
+    elif way == "assign":
+        network.load_state_dict(other.state_dict(), assign=True)
+        network.embed_jobs = other.embed_jobs
+    else:
+        network = copy.deepcopy(network)
+        with torch.no_grad():
+            for mine, theirs in zip(network.parameters(), other.parameters(), strict=True):
+                mine.copy_(theirs)
+    assert [name for name, _ in network.named_parameters()] == names
+    assert torch.equal(score(network, state), score(other, state))
 
 
 def test_scores_differ_between_modes_and_follow_what_changes() -> None:
