@@ -26,7 +26,7 @@ from hetsched.gnn.config import NetworkConfig
 from hetsched.gnn.network import SchedulingNetwork
 
 FORMAT = "hetsched-policy"
-VERSION = 1
+VERSION = 2
 LONGEST_HEADER = 1_000_000  # characters of description; ours has about three thousand
 
 

@@ -59,9 +59,9 @@ class SchedulingEnv(gymnasium.Env[Observation, Any]):
     | key | shape | type | meaning |
     | --- | --- | --- | --- |
     | `jobs` | (J, 12) | float32 | features of visible jobs, `hetsched.envs.graph.JOB_FEATURES` |
-    | `machines` | (M, 10) | float32 | features of machines, `MACHINE_FEATURES` |
+    | `machines` | (M, 13) | float32 | features of machines, `MACHINE_FEATURES` |
     | `modes` | (J, K, 17) | float32 | features of the modes of visible jobs, `MODE_FEATURES` |
-    | `overall` | (5,) | float32 | features of the whole, `GLOBAL_FEATURES` |
+    | `overall` | (9,) | float32 | features of the whole, `GLOBAL_FEATURES` |
     | `job_mask`, `machine_mask`, `mode_mask` | (J,), (M,), (J, K) | 0/1 | what exists |
     | `legal` | (J * K + 1,) | 0/1 | actions that may be taken |
     | `mode_machines` | (J, K) | int64 | machine of a slot; only where slots are not machines |

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from hetsched.envs.arrivals import arrival_features
 from hetsched.envs.graph import MODE_FEATURES, Graph
 from hetsched.envs.reductions import (
     as_rows,
@@ -42,14 +43,15 @@ SLACK = MODE_FEATURES.index("slack_at_end")
 def observe(state: State) -> Graph:
     """The graph of a state, as its policy may see it."""
     problem, frame = state.problem, _frame(state)
+    rhythm, settled, of_arrivals = arrival_features(state)
     times = (
         _mode_times(state, frame),
         _job_times(state, frame),
         _machine_times(state, frame),
-        frame.span - frame.origin,
+        torch.cat([frame.span - frame.origin, rhythm], dim=1),
     )
     scaled = scaled_rows(frame.per_time, times)  # (B, L): all in one, as each call costs
-    modes, jobs, machines, span = as_rows(signed_log(scaled), times)
+    modes, jobs, machines, overall = as_rows(signed_log(scaled), times)
     slack = as_rows(scaled, times)[0][:, SLACK]  # (B, J, K)
     arc_mask = problem.arc_mask
     if problem.arcs.shape[1]:
@@ -58,10 +60,13 @@ def observe(state: State) -> Graph:
     return Graph(
         jobs=_columns(~frame.visible, jobs, _other_job_features(state, frame)),
         machines=_columns(
-            problem.statics.no_machine, machines, _other_machine_features(state, frame)
+            problem.statics.no_machine,
+            machines,
+            _other_machine_features(state, frame),
+            of_arrivals,
         ),
         modes=_columns(frame.hidden, modes, _other_mode_features(state, frame, slack)),
-        overall=_overall(state, frame, span),
+        overall=torch.cat([overall, _other_features(state, frame), settled], dim=1),
         job_mask=frame.visible,
         machine_mask=problem.machine_mask,
         mode_mask=frame.mode_mask,
@@ -112,6 +117,9 @@ def _frame(state: State) -> _Frame:
     means = totals[:, 1:] / count  # of fastest durations and of weights
     factors = torch.where(means > 0, means, static.otherwise).reciprocal()  # (B, 2)
     per_time, per_weight = factors[:, :1], factors[:, 1:]
+    weights = problem.weights
+    if not state.objective.weighs_jobs:  # then they play no part
+        per_weight, weights = torch.ones_like(per_weight), torch.ones_like(weights)
     free = state.machine_free()
     plan = state.deciding == "plan"
     origin = free.amin(1, keepdim=True) if plan else state.now[:, None]
@@ -129,7 +137,7 @@ def _frame(state: State) -> _Frame:
         span=torch.maximum(busy_until.amax(1, keepdim=True), origin),
         free=free,
         busy_until=busy_until,
-        weights=problem.weights * per_weight,
+        weights=weights * per_weight,
         start=state.edge_start(),
         end=end,
         slack=problem.due_times[..., None] - end,
@@ -268,16 +276,15 @@ def _other_machine_features(state: State, frame: _Frame) -> Tensor:
     return torch.stack([weights, idle, due, *shares, capacity, room], dim=1)
 
 
-def _overall(state: State, frame: _Frame, span: Tensor) -> Tensor:
-    """(B, F) float32; the span (B, 1) is scaled and a logarithm."""
+def _other_features(state: State, frame: _Frame) -> Tensor:
+    """(B, F) float32."""
     log_count = frame.count.log()  # (B, 1)
     visible_modes = frame.mode_mask.sum((1, 2)).clamp_(min=1)
     return torch.cat(
         [
             log_count - state.problem.statics.log_machines,
             log_count / 4,
-            span,
-            torch.full_like(span, float(state.deciding == "dispatch")),
+            torch.full_like(log_count, float(state.deciding == "dispatch")),
             (state.legal().sum((1, 2)) / visible_modes)[:, None],
         ],
         dim=1,

@@ -20,6 +20,8 @@ MACHINE_FEATURES = (
     "free_in", "behind_last", "due_in",
     # others
     "weight", "idle_now", "has_due_time", "share_fastest", "share_earliest", "capacity", "room",
+    # of all jobs that have arrived (dispatch)
+    "arrived_able", "arrived_slowdown", "arrived_fastest",
 )  # fmt: skip
 MODE_FEATURES = (
     # times
@@ -31,7 +33,12 @@ MODE_FEATURES = (
     # others
     "ratio_to_fastest", "urgency", "demand", "legal_now",
 )  # fmt: skip
-GLOBAL_FEATURES = ("jobs_per_machine", "jobs", "span", "dispatching", "legal_share")
+GLOBAL_FEATURES = (
+    # times
+    "span", "time_per_arrival", "time_since_arrival", "arrived_duration",
+    # others
+    "jobs_per_machine", "jobs", "dispatching", "legal_share", "arrivals_settled",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False)

@@ -73,6 +73,11 @@ class Objective:
         """Names of the terms that count, in the order of `TERMS`."""
         return tuple(name for name in TERMS if getattr(self, name) > 0)
 
+    @property
+    def weighs_jobs(self) -> bool:
+        """Whether the weights of jobs play a part."""
+        return self.weighted_tardiness > 0 or self.weighted_completion > 0
+
     def value(self, terms: Mapping[str, Any], num_jobs: Any) -> Any:
         """The cost, from the values of its terms.
 

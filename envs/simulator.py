@@ -17,6 +17,7 @@ from hetsched.envs.schedule import Schedule
 from hetsched.envs.timing import Timing
 
 if TYPE_CHECKING:
+    from hetsched.envs.arrivals import Arrivals
     from hetsched.envs.objective import Objective
     from hetsched.envs.problem import Problem
 
@@ -42,6 +43,7 @@ class State:
 
     Attributes:
         problem, objective, deciding: what is being solved.
+        past: arrivals of a live queue that are not ``counted``, or None; counted: (B, J) bool.
         now: (B,) float64, the clock (dispatch).
         scheduled: (B, J) bool; chosen: (B, J) int64 slot or -1.
         starts, ends: (B, J) float64 true times, infinity while not scheduled.
@@ -53,11 +55,17 @@ class State:
     """
 
     def __init__(
-        self, problem: Problem, objective: Objective, deciding: Deciding, live: bool = False
+        self,
+        problem: Problem,
+        objective: Objective,
+        deciding: Deciding,
+        live: bool = False,
+        past: Arrivals | None = None,
     ) -> None:
         if deciding not in get_args(Deciding):
             raise ValueError(f"deciding must be 'plan' or 'dispatch', got {deciding!r}")
         self.problem, self.objective, self.deciding = problem, objective, deciding
+        self.past, self.counted = past, problem.job_mask
         if deciding == "plan" and problem.noisy:
             raise ValueError("plan needs known durations; drop actual_times or decide by dispatch")
         shape, device = problem.job_mask.shape, problem.device
@@ -99,6 +107,7 @@ class State:
         objective: Objective,
         now: float,
         started: Sequence[tuple[int, int, float]] = (),
+        past: Arrivals | None = None,
     ) -> State:
         """A one-row dispatch state of a live system at time ``now``.
 
@@ -106,13 +115,15 @@ class State:
             problem: one instance holding all unfinished jobs, running ones included; predecessors
                 that are done are left out, and ``release_times`` of unreleased jobs lie ahead.
             started: (job, slot, start of processing) of each running job, in order of start.
+            past: arrivals that wait no more, running ones included; without it what has arrived
+                is what the problem holds.
 
         Raises:
             ValueError: the problem holds more than one instance.
         """
         if problem.batch_size != 1:
             raise ValueError(f"a live state has one row, got {problem.batch_size} instances")
-        state = cls(problem, objective, "dispatch", live=True)
+        state = cls(problem, objective, "dispatch", live=True, past=past)
         soon = np.nextafter(now, INF)  # a job that overruns is still running now
         row = torch.tensor([0])
         for job, slot, start in started:
@@ -127,6 +138,8 @@ class State:
                 believed_end=torch.tensor([expected], dtype=torch.float64),
             )
         state.now.fill_(now)
+        if past is not None:
+            state.counted = problem.job_mask & ~state.scheduled
         state.timing = Timing(state)
         state.done = ~(problem.job_mask & ~state.scheduled).any(1)
         state.bound = state.initial_bound = objective_bound(state)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from hetsched.envs.arrivals import per_job
 from hetsched.envs.reductions import best_and_regret, finite, on_modes
 
 if TYPE_CHECKING:
@@ -29,6 +30,8 @@ class Statics:
         latest: (B, J), due time less the longest path behind the job.
         has_due_time: (B, J) float32; machine_has_due_time: (B, M) float32.
         totals: (B, J, 3), what sums over jobs are taken of: one, fastest duration, weight.
+        arrival: (B, J, 2 + 3 M), what sums over arrivals are taken of
+            (:func:`hetsched.envs.arrivals.per_job`), and no_arrivals: their features in a plan.
         otherwise: (B, 2), mean fastest duration and mean weight where no job is visible.
         log_capacity: (B, M) float32.
         machines: (B, 1), number of machines; log_machines: (B, 1).
@@ -46,6 +49,8 @@ class Statics:
     has_due_time: Tensor
     machine_has_due_time: Tensor
     totals: Tensor
+    arrival: Tensor
+    no_arrivals: tuple[Tensor, Tensor, Tensor]
     otherwise: Tensor
     log_capacity: Tensor
     machines: Tensor
@@ -74,6 +79,8 @@ class Statics:
             has_due_time=problem.due_times.isfinite().float(),
             machine_has_due_time=problem.machine_due_times.isfinite().float(),
             totals=torch.stack([exists.double(), fastest, problem.weights], dim=2),
+            arrival=per_job(problem, fastest),
+            no_arrivals=_no_arrivals(problem),
             otherwise=torch.stack([problem.time_scale, torch.ones_like(problem.time_scale)], dim=1),
             log_capacity=problem.capacity.float().log(),
             machines=machines,
@@ -81,3 +88,10 @@ class Statics:
             no_machine=~problem.machine_mask,
             all_machines=bool(problem.machine_mask.all()),
         )
+
+
+def _no_arrivals(problem: Problem) -> tuple[Tensor, Tensor, Tensor]:
+    """What :func:`hetsched.envs.arrivals.arrival_features` gives in a plan."""
+    batch, machines = problem.machine_mask.shape
+    zero = problem.time_scale.new_zeros(batch, 3)
+    return zero, zero[:, :1].float(), zero.new_zeros(batch, 3, machines, dtype=torch.float32)

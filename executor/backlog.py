@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
+import torch
 
+from hetsched.envs.arrivals import Arrivals
 from hetsched.envs.instance import Instance
 from hetsched.envs.problem import Problem
 from hetsched.envs.simulator import State
@@ -89,6 +92,8 @@ class Backlog:
             (self._index[before], self._index[job.name]) for job in jobs for before in job.after
         ]
         self._arcs = np.array(sorted(set(arcs)), dtype=np.int64).reshape(-1, 2).T  # (2, arcs)
+        everything = np.ones(len(jobs), bool), np.arange(len(modes))
+        self._whole = Problem.from_instances([self._instance(*everything)])
 
     def next_release(self, now: float) -> float:
         """The first release of a waiting job after now; infinity if there is none."""
@@ -138,12 +143,25 @@ class Backlog:
             first = self._first[self._index[name]]
             kept[first : first + len(self.jobs[name].modes)] = False
             kept[first + mode] = True
+        modes = np.flatnonzero(kept)
+        problem = Problem.from_instances([self._instance(left, modes)])
+        position = np.cumsum(left) - 1  # (jobs,) index among those left
+        running = []
+        for name, (_, start) in self.running.items():
+            job = int(position[self._index[name]])
+            slot = int(problem.mode_mask[0, job].int().argmax())  # its only one
+            running.append((job, slot, start))
+        past = Arrivals.of(self._whole, torch.from_numpy(self._is_past(now))[None])
+        state = State.resume(problem, self.objective, now, running, past)
+        return View(state, names, modes - self._first[self._mode_jobs[modes]])
+
+    def _instance(self, left: np.ndarray, modes: np.ndarray) -> Instance:
+        """Of the jobs (jobs,) bool that are left, with the modes of them that are given."""
         position = np.cumsum(left) - 1  # (jobs,) index among those left
         # A predecessor that is over is no longer a condition.
         arcs = self._arcs[:, left[self._arcs].all(axis=0)]
-        modes = np.flatnonzero(kept)
-        instance = Instance(
-            num_jobs=len(names),
+        return Instance(
+            num_jobs=int(left.sum()),
             num_machines=len(self.queue.machines),
             mode_jobs=position[self._mode_jobs[modes]],
             mode_machines=self._mode_machines[modes],
@@ -154,17 +172,15 @@ class Backlog:
             weights=self._weight[left],
             capacity=self._capacity,
             precedence=position[arcs],
-            job_names=tuple(names),
+            job_names=tuple(job.name for job in itertools.compress(self.queue.jobs, left)),
             machine_names=tuple(machine.name for machine in self.queue.machines),
         )
-        problem = Problem.from_instances([instance])
-        running = []
-        for name, (_, start) in self.running.items():
-            job = int(position[self._index[name]])
-            slot = int(problem.mode_mask[0, job].int().argmax())  # its only one
-            running.append((job, slot, start))
-        state = State.resume(problem, self.objective, now, running)
-        return View(state, names, modes - self._first[self._mode_jobs[modes]])
+
+    def _is_past(self, now: float) -> np.ndarray:
+        """(jobs,) bool: released by now and not waiting, whatever has become of it."""
+        past: np.ndarray = self._release <= now
+        past[[self._index[name] for name in self.waiting]] = False
+        return past
 
     def _is_left(self, name: str) -> bool:
         return name in self.waiting or name in self.running

@@ -107,7 +107,7 @@ class ModeConv(nn.Module):
         self.from_jobs = nn.Linear(hidden, hidden, bias=False)
         self.from_machines = nn.Linear(hidden, hidden, bias=False)
         self.to_modes = nn.Linear(hidden, hidden)
-        self.attention = nn.Linear(hidden, 2 * heads)
+        self.attention = nn.Linear(hidden, 2 * heads, bias=False)  # a softmax ignores shifts
         self.to_jobs = _mlp(3 * hidden, hidden)
         self.to_machines = _mlp(2 * hidden, hidden)
         self.attention_sum = AttentionSum()

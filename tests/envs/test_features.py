@@ -50,6 +50,9 @@ PLAN = Instance.from_matrix(
 TARDINESS = Objective(makespan=1.0, weighted_tardiness=2.0, machine_tardiness=0.5)
 
 
+NO_ARRIVALS = {"arrived_able": 0.0, "arrived_slowdown": 0.0, "arrived_fastest": 0.0}
+
+
 def time(value: float) -> float:
     return asinh(value / 2.5)
 
@@ -151,6 +154,7 @@ def test_features_of_machines_and_of_the_whole_by_hand() -> None:
         share_earliest=log1p(4 / 3),  # of job 0, and of job 1 as machine 1 is
         capacity=0.0,
         room=0.0,
+        **NO_ARRIVALS,
     )
     assert_features(
         graph.machines[0, 1],
@@ -165,6 +169,7 @@ def test_features_of_machines_and_of_the_whole_by_hand() -> None:
         share_earliest=log1p(2 / 3),
         capacity=0.0,
         room=1.0,
+        **NO_ARRIVALS,
     )
     assert_features(
         graph.overall[0],
@@ -172,8 +177,12 @@ def test_features_of_machines_and_of_the_whole_by_hand() -> None:
         jobs_per_machine=0.0,
         jobs=log(2) / 4,
         span=time(1),
+        time_per_arrival=0.0,
+        time_since_arrival=0.0,
+        arrived_duration=0.0,
         dispatching=0.0,
         legal_share=1.0,
+        arrivals_settled=0.0,
     )
 
 
@@ -240,6 +249,9 @@ def test_features_in_dispatch_with_precedence_and_units_by_hand() -> None:
         share_earliest=log1p(2 / 4 * 2),  # likewise
         capacity=log(4),
         room=0.25,
+        arrived_able=1.0,
+        arrived_slowdown=log(3) / 4,  # of job 2
+        arrived_fastest=log1p(3 / 4 * 2),  # all but job 2; 1 would be the mean share
     )
 
 

@@ -8,6 +8,7 @@ import torch
 
 from hetsched.agents.policy import Policy, rollout
 from hetsched.agents.rules import make_rule
+from hetsched.envs.features import observe
 from hetsched.envs.instance import Instance
 from hetsched.envs.objective import Objective
 from hetsched.envs.problem import Problem
@@ -104,6 +105,29 @@ def test_a_network_decides_the_same_in_both(feature: str) -> None:
     policy = LearnedPolicy(network)
     instance = random_instance(2, feature)
     assert in_executor(instance, policy) == in_simulator(instance, policy)
+
+
+class Watching:
+    """A rule that remembers what a network would have seen at each of its decisions."""
+
+    name = "watching"
+
+    def __init__(self) -> None:
+        self.rule, self.seen = make_rule("ect-wait"), []
+
+    def scores(self, state: State) -> torch.Tensor:
+        graph = observe(state)
+        self.seen.append(torch.cat([graph.machines.flatten(), graph.overall.flatten()]))
+        return self.rule.scores(state)
+
+
+@pytest.mark.parametrize("feature", FEATURES)
+def test_machines_and_arrivals_look_the_same_in_both(feature: str) -> None:
+    instance = random_instance(3, feature)
+    simulated, live = Watching(), Watching()
+    assert in_simulator(instance, simulated) == in_executor(instance, live)
+    for one in live.seen:
+        assert any(torch.allclose(one, two, atol=1e-6) for two in simulated.seen)
 
 
 def test_every_second_of_an_overrun_is_waited_for() -> None:
