@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
 
 from hetsched.envs.arrivals import Arrivals
 from hetsched.envs.instance import Instance
@@ -151,7 +150,7 @@ class Backlog:
             job = int(position[self._index[name]])
             slot = int(problem.mode_mask[0, job].int().argmax())  # its only one
             running.append((job, slot, start))
-        past = Arrivals.of(self._whole, torch.from_numpy(self._is_past(now))[None])
+        past = Arrivals.of(self._whole, self._whole.job_mask.new_tensor(self._is_past(now)[None]))
         state = State.resume(problem, self.objective, now, running, past)
         return View(state, names, modes - self._first[self._mode_jobs[modes]])
 
