@@ -34,7 +34,7 @@ def write(tmp_path: Path, text: str = QUEUE) -> str:
 
 
 def call(*arguments: str) -> int:
-    return dispatch.dispatch(dispatch.parse(arguments))
+    return dispatch.dispatch(arguments)
 
 
 def test_a_failed_job_gives_status_1_and_a_full_report(
@@ -123,6 +123,18 @@ def test_a_mistake_in_the_call_is_one_sentence(
 def test_a_mistake_in_the_objective_is_one_sentence(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"queue: objective: .*unknown term 'fast'"):
         call(write(tmp_path, QUEUE + "objective: fast"), "--policy", "fifo")
+
+
+def test_a_command_that_is_not_there_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(dispatch.COMMANDS, "dance", "what nobody has written")
+    with pytest.raises(UserError, match="dance: this version does not have that command yet"):
+        call("dance")
+
+
+def test_help_lists_the_commands(capsys: pytest.CaptureFixture[str]) -> None:
+    assert call("--help") == 0
+    said = capsys.readouterr().out
+    assert all(name in said for name in dispatch.COMMANDS)
 
 
 def test_help_does_not_load_torch() -> None:
