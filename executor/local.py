@@ -20,7 +20,14 @@ from pathlib import Path
 from urllib.parse import quote
 
 from hetsched.executor import processes
-from hetsched.executor.protocol import Attempt, Machine, Occupancy, Outcome, Status
+from hetsched.executor.protocol import (
+    Attempt,
+    Machine,
+    Occupancy,
+    Outcome,
+    Status,
+    after_preemption,
+)
 
 GROUP_CHECK_SECONDS = 0.05  # how often a dying group is looked at: nothing announces its end
 FALLBACK_CHECK_SECONDS = 0.02  # how often exits are looked for where there is no pidfd
@@ -34,7 +41,7 @@ class _Running:
     descriptor: int | None  # readable once the process has exited
     log: Path
     started: float
-    reason: Status | None = None  # why we are ending it: "timeout" or "cancelled"
+    reason: Status | None = None  # why we end it: "timeout", "cancelled" or "preempted"
     kill_at: float = math.inf  # when the grace ends
     killed: bool = False
 
@@ -89,6 +96,10 @@ class LocalExecutor:
         """See `Executor.machines`."""
         return self._machines
 
+    def down(self) -> frozenset[str]:
+        """See `Executor.down`; this computer is here for as long as we are."""
+        return frozenset()
+
     def now(self) -> float:
         """See `Executor.now`."""
         return time.monotonic() - self._opened
@@ -123,6 +134,12 @@ class LocalExecutor:
             if self._sleep(min([until, *(run.deadline for run in self._running.values())])):
                 finished, self._ended = self._ended + self._collect(), []
                 return finished
+
+    def preempt(self, job: str, grace: float | None = None) -> None:
+        """See `Executor.preempt`."""
+        run = self._running.get(job)
+        if run is not None and run.reason is None:
+            self._end(run, "preempted", self._grace if grace is None else grace)
 
     def stop(self, job: str, grace: float | None = None) -> None:
         """See `Executor.stop`; `grace` overrides the executor's, 0 kills at once."""
@@ -176,6 +193,8 @@ class LocalExecutor:
         if run.reason is None:
             run.reason = reason
             processes.signal_group(run.process, signal.SIGTERM)
+        elif run.reason == "preempted" and reason == "cancelled":
+            run.reason = reason
         run.kill_at = min(run.kill_at, self.now() + grace)
 
     def _enforce(self, now: float) -> None:
@@ -226,7 +245,9 @@ class LocalExecutor:
     def _outcome(self, run: _Running, code: int) -> Outcome:
         status: Status = "done"
         reason = ""
-        if run.reason is not None:
+        if run.reason == "preempted":
+            status, reason = after_preemption(code, run.killed)
+        elif run.reason is not None:
             status = run.reason
             how = " and was killed after its grace" if run.killed else ""
             limit = f"ran longer than its timeout of {run.attempt.timeout:g} s"

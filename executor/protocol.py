@@ -1,8 +1,12 @@
-"""What every executor promises: machines, start, poll, stop, close.
+"""What every executor promises: machines, down, start, poll, preempt, stop, close.
 
 An executor turns a decision ("this job, on this machine, now") into work that runs, and
 reports each attempt's end exactly once. It decides nothing. Its clock counts seconds from its
 own opening and never goes back; for a simulated executor it is not the wall clock at all.
+
+Its machines are fixed when it is opened. One that goes away and comes back shows in `down`; what
+ran there is reported as ``lost``, without an exit code. `tests/executor/conformance.py` holds every
+executor to each of these promises.
 """
 
 from __future__ import annotations
@@ -13,15 +17,19 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Literal, Protocol, get_args
 
-Status = Literal["done", "failed", "timeout", "lost", "cancelled"]
+Status = Literal["done", "failed", "timeout", "lost", "cancelled", "preempted"]
 """How an attempt ended.
 
 ``done``: the command returned 0. ``failed``: it returned another status, or could not be
 started. ``timeout``: it was stopped for running longer than its limit. ``lost``: it died by a
-signal nobody here sent (a crash, the kernel's out-of-memory killer). ``cancelled``: `stop` was
-called, or the executor was closed.
+signal nobody here sent (a crash, the kernel's out-of-memory killer), or its machine went away.
+``cancelled``: `stop` was called, or the executor was closed. ``preempted``: `preempt` was called,
+and it ended without being done.
 """
 STATUSES: tuple[Status, ...] = get_args(Status)
+
+PREEMPTED_EXIT = 75
+"""What a command returns that was told to go and has saved its state (sysexits: EX_TEMPFAIL)."""
 
 Kind = Literal["cpu", "gpu"]
 
@@ -154,6 +162,21 @@ class Outcome:
         """How long the attempt ran."""
         return self.ended - self.started
 
+    @property
+    def machine_failed(self) -> bool:
+        """Whether the machine went away and not the job: no retry of the job is used up."""
+        return self.status == "lost" and self.exit_code is None
+
+
+def after_preemption(exit_code: int | None, killed: bool) -> tuple[Status, str]:
+    """Status and reason of an attempt that ended after `Executor.preempt`."""
+    if exit_code == 0:
+        return "done", ""
+    if exit_code == PREEMPTED_EXIT:
+        return "preempted", "made to leave its machine; it has saved its state"
+    how = "was killed after its grace" if killed else "did not say that it saved its state"
+    return "preempted", f"made to leave its machine; it {how}"
+
 
 class Executor(Protocol):
     """From decisions to running work; see the module's docstring for the contract."""
@@ -161,6 +184,15 @@ class Executor(Protocol):
     @property
     def machines(self) -> tuple[Machine, ...]:
         """The machines, in the order in which a policy sees them."""
+        ...
+
+    def down(self) -> frozenset[str]:
+        """The names of the machines that are away now: nothing should be started there.
+
+        It changes inside `poll` only. A caller looks at it after every `poll` and leaves these
+        machines out of what it decides on; while nothing runs it must give `poll` a finite
+        deadline to wait for their return.
+        """
         ...
 
     def now(self) -> float:
@@ -171,7 +203,7 @@ class Executor(Protocol):
         """Start an attempt and return its start time, without waiting for it.
 
         A command that cannot be started is an outcome (``failed``) of the next `poll`, not an
-        exception.
+        exception. So is a machine that is down or has just gone away (``lost``, no exit code).
 
         Raises:
             ValueError: an unknown machine, no room on it, or a job that already runs. These are
@@ -184,7 +216,22 @@ class Executor(Protocol):
 
         The deadline is a time and not a length, so that no rounding comes between it and the
         clock. Returns the ended attempts, earliest first; an empty list at the deadline, when
-        nothing runs and `until` is infinite, or when somebody asked to be woken.
+        nothing runs and `until` is infinite, when `down` has changed, or when somebody asked to
+        be woken.
+        """
+        ...
+
+    def preempt(self, job: str, grace: float | None = None) -> None:
+        """Ask a running attempt to save its state and leave, to be continued elsewhere.
+
+        Its process group gets SIGTERM; what is still there after the grace gets SIGKILL. A command
+        that can be continued saves its state, exits with PREEMPTED_EXIT, and finds the state when
+        it is started again. `poll` then reports ``preempted``, whatever the exit code, except
+        for 0: a command that returns 0 is ``done``, also when it had been told to go. An exit
+        with PREEMPTED_EXIT that nobody asked for is ``failed``.
+
+        `grace`: as for `stop`. A job that does not run, or is being ended already, is ignored;
+        `stop` after `preempt` turns it into a cancellation.
         """
         ...
 

@@ -11,7 +11,15 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from hetsched.executor.protocol import Attempt, Machine, Occupancy, Outcome, Status
+from hetsched.executor.protocol import (
+    PREEMPTED_EXIT,
+    Attempt,
+    Machine,
+    Occupancy,
+    Outcome,
+    Status,
+    after_preemption,
+)
 
 
 @dataclass(frozen=True)
@@ -70,6 +78,10 @@ class SimulatedExecutor:
         """See `Executor.machines`."""
         return self._machines
 
+    def down(self) -> frozenset[str]:
+        """See `Executor.down`; never any (`hetsched.executor.faults` takes machines away)."""
+        return frozenset()
+
     def now(self) -> float:
         """See `Executor.now`; it only moves inside `poll`."""
         return self._now
@@ -105,16 +117,24 @@ class SimulatedExecutor:
             self._occupancy.release(outcome.attempt.job)
         return finished
 
+    def preempt(self, job: str, grace: float | None = None) -> None:
+        """See `Executor.preempt`; the attempt saves its state and ends at once."""
+        self._end(job, "preempted", PREEMPTED_EXIT, after_preemption(PREEMPTED_EXIT, False)[1])
+
     def stop(self, job: str, grace: float | None = None) -> None:
         """See `Executor.stop`; the attempt ends at once."""
-        for position, (_, order, outcome) in enumerate(self._ends):
-            if outcome.attempt.job == job:
-                ended = Outcome(
-                    outcome.attempt, "cancelled", outcome.started, self._now, None, "stopped"
-                )
-                self._ends[position] = (self._now, order, ended)
-                heapq.heapify(self._ends)
+        self._end(job, "cancelled", None, "stopped")
+
+    def _end(self, job: str, status: Status, exit_code: int | None, reason: str) -> None:
+        for position, (end, order, outcome) in enumerate(self._ends):
+            if outcome.attempt.job != job:
+                continue
+            if end <= self._now and status == "preempted":  # has ended, or is being ended
                 return
+            ended = Outcome(outcome.attempt, status, outcome.started, self._now, exit_code, reason)
+            self._ends[position] = (self._now, order, ended)
+            heapq.heapify(self._ends)
+            return
 
     def close(self) -> None:
         """See `Executor.close`."""
