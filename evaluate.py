@@ -46,7 +46,13 @@ def build_parser() -> argparse.ArgumentParser:
         metavar="NAME",
         help="family of instances; gives objective, way of deciding and rules",
     )
-    add("--file", type=Path, metavar="SET.npz", help="a benchmark set instead of random instances")
+    add(
+        "--file",
+        type=Path,
+        metavar="PATH",
+        help="a set (.npz), an instance (.fjs, .json, .npz) or a folder of them instead of random "
+        "instances",
+    )
     add(
         "--count",
         type=int,
@@ -193,7 +199,7 @@ def load_instances(
     Raises:
         UserError: a damaged set, or instances that cannot be decided as the scenario does.
     """
-    from hetsched.envs.files import load_set
+    from hetsched.envs.benchmark_files import load_benchmark
     from hetsched.envs.scenarios import sample_instances
 
     instances: Sequence[Instance]
@@ -205,7 +211,7 @@ def load_instances(
             )
     else:
         with user_input("--file"):
-            loaded = load_set(args.file)
+            loaded = load_benchmark(args.file)
         if args.count is not None and args.count > len(loaded):
             raise UserError(f"--count is {args.count}, but {args.file} holds {len(loaded)}")
         count = args.count or len(loaded)

@@ -108,6 +108,20 @@ def recipe(scenario: str) -> TrainConfig:
             warm_start=ImitationConfig(decisions=900_000),
             ppo=PPOConfig(learning_rate=2e-4),
         )
+    if head == "rcmax":
+        return TrainConfig(
+            scenario,
+            sizes=((20, 4), (30, 6), (30, 10), (20, 10)),
+            warm_start=ImitationConfig(decisions=900_000),
+            ppo=PPOConfig(learning_rate=2e-4),
+        )
+    if head == "upmsp":
+        return TrainConfig(
+            scenario,
+            sizes=((12, 3), (20, 5), (16, 5), (30, 6)),
+            warm_start=ImitationConfig(decisions=900_000, moves_per_job=4000),
+            ppo=PPOConfig(learning_rate=2e-4),
+        )
     online = PPOConfig(learning_rate=6e-4, batch_size=512, ent_coef=0.0)
     if head in ("gpu-cluster", "gpu-cluster-noisy"):
         return TrainConfig(

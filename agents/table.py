@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from hetsched.agents.evaluation import Contender, Measurement
 
 # References of a set that are good enough to divide by, best first: proven, then long searches.
-PREFERRED = ("optimum", "annealing")
+PREFERRED = ("optimum", "best_known", "annealing")
 BEST_OF_RULES = "best-of-rules"
 HINDSIGHT = "*"
 COLUMNS = (
@@ -110,9 +110,9 @@ def build_table(
         references: name -> (instances,) costs that came with the instances; each gets a row.  A
             boolean ``proven`` says where ``optimum`` is one; other booleans are left out.
         reference: what to divide by: a name of ``references``, of a measurement, or
-            ``best-of-rules`` (on each instance the cheapest rule).  None chooses ``optimum``
-            or ``annealing`` among the references, else the rule with the least mean cost, else the
-            first measurement.
+            ``best-of-rules`` (on each instance the cheapest rule).  None chooses the
+            first of ``PREFERRED`` among the references or the only one there is, else the rule
+            with the least mean cost, else the first measurement.
 
     Raises:
         ValueError: no measurement, different numbers of instances, or an unknown reference.
@@ -177,6 +177,8 @@ def choose_reference(
     check_reference(measurements, references, wanted)
     if wanted is None:
         name = next((one for one in PREFERRED if one in references), None)
+        if name is None and len(references) == 1:
+            name = next(iter(references))
         if name is not None:
             return name, references[name]
         name = min(rules, key=lambda one: rules[one].mean()) if rules else next(iter(measured))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Callable, Mapping
 
-from hetsched.envs.scenarios import gpu_cluster, hitzges, own
+from hetsched.envs.scenarios import fjsp, gpu_cluster, hitzges, own, rcmax, upmsp
 from hetsched.envs.scenarios.scenario import Scenario
 
 Builder = Callable[[str, Mapping[str, str]], Scenario]
@@ -20,6 +20,9 @@ def _builders() -> dict[str, tuple[Builder, tuple[str, ...]]]:
         "gpu-cluster-noisy": (gpu_cluster.build_noisy, cluster),
         "gpu-cluster-gangs": (gpu_cluster.build_gangs, cluster),
         "gpu-cluster-offline": (gpu_cluster.build_offline, gpu_cluster.OFFLINE_OPTIONS),
+        "rcmax": (rcmax.build, ()),
+        "upmsp": (upmsp.build, upmsp.OPTIONS),
+        "fjsp": (fjsp.build, fjsp.OPTIONS),
         "own": (own.build, own.OPTIONS),
     }
 
