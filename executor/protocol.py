@@ -17,12 +17,13 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Literal, Protocol, get_args
 
-Status = Literal["done", "failed", "timeout", "lost", "cancelled", "preempted"]
+Status = Literal["done", "failed", "timeout", "memory", "lost", "cancelled", "preempted"]
 """How an attempt ended.
 
 ``done``: the command returned 0. ``failed``: it returned another status, or could not be
-started. ``timeout``: it was stopped for running longer than its limit. ``lost``: it died by a
-signal nobody here sent (a crash, the kernel's out-of-memory killer), or its machine went away.
+started. ``timeout``: it was stopped for running longer than its limit. ``memory``: it ran out of
+memory, or was stopped for taking more than its limit. ``lost``: it died by a signal nobody here
+sent (a crash, the kernel's out-of-memory killer), or its machine went away.
 ``cancelled``: `stop` was called, or the executor was closed. ``preempted``: `preempt` was called,
 and it ended without being done.
 """
@@ -45,6 +46,7 @@ class Machine:
         devices: the GPUs behind a ``gpu`` machine, as UUIDs (preferred) or indices. One device:
             all units share it. As many devices as units: every unit is one of them.
         capacity: units.
+        memory: bytes of each device, for a ``cpu`` machine of the computer; None: not known.
 
     Raises:
         ValueError: naming the machine and the field.
@@ -55,6 +57,7 @@ class Machine:
     kind: Kind = "cpu"
     devices: tuple[str, ...] = ()
     capacity: int = 1
+    memory: float | None = None
 
     def __post_init__(self) -> None:
         if not self.name:
@@ -66,6 +69,8 @@ class Machine:
             raise ValueError(f"{who}: kind is {self.kind!r}; use 'cpu' or 'gpu'.")
         if self.capacity < 1:
             raise ValueError(f"{who}: slots is {self.capacity}; it must be at least 1.")
+        if self.memory is not None and not self.memory > 0:
+            raise ValueError(f"{who}: memory is {self.memory:g}; it must be above 0 bytes.")
         if self.kind == "cpu" and self.devices:
             raise ValueError(f"{who}: a cpu machine has no device; remove it or use kind gpu.")
         if self.kind == "gpu":
@@ -100,6 +105,7 @@ class Attempt:
         env: variables added to the executor's own environment.
         workdir: directory to run in; None: the executor's.
         timeout: seconds it may run (> 0).
+        memory: bytes of the computer's memory that its processes may hold together (> 0).
         expected: seconds it is believed to take; None: not known.
     """
 
@@ -112,6 +118,7 @@ class Attempt:
     env: Mapping[str, str] = field(default_factory=dict)
     workdir: str | None = None
     timeout: float = math.inf
+    memory: float = math.inf
     expected: float | None = None
 
     def __post_init__(self) -> None:
@@ -124,6 +131,8 @@ class Attempt:
             raise ValueError(f"{who}: demand is {self.demand}; it must be at least 1.")
         if not self.timeout > 0:
             raise ValueError(f"{who}: timeout is {self.timeout}; it must be above 0.")
+        if not self.memory > 0:
+            raise ValueError(f"{who}: memory is {self.memory}; it must be above 0.")
         object.__setattr__(self, "env", MappingProxyType(dict(self.env)))
 
 
@@ -258,11 +267,11 @@ class Occupancy:
         self._free = {machine.name: set(range(machine.capacity)) for machine in machines}
         self._held: dict[str, tuple[str, tuple[int, ...]]] = {}  # job -> machine, units
 
-    def take(self, attempt: Attempt) -> tuple[int, ...]:
-        """Occupy the lowest free units for an attempt and return them.
+    def take(self, attempt: Attempt, units: tuple[int, ...] = ()) -> tuple[int, ...]:
+        """Occupy units for an attempt and return them: the given ones, else the lowest free.
 
         Raises:
-            ValueError: as `Executor.start` says.
+            ValueError: as `Executor.start` says, or a given unit is not free.
         """
         if attempt.job in self._held:
             raise ValueError(f"job {attempt.job!r} already runs on {self._held[attempt.job][0]!r}.")
@@ -274,7 +283,9 @@ class Occupancy:
                 f"job {attempt.job!r} needs {attempt.demand} units of {attempt.machine!r}, "
                 f"which has {len(free)} free."
             )
-        units = tuple(sorted(free)[: attempt.demand])
+        if not free.issuperset(units):
+            raise ValueError(f"job {attempt.job!r}: units {units} of {attempt.machine!r} are taken.")
+        units = units or tuple(sorted(free)[: attempt.demand])
         free.difference_update(units)
         self._held[attempt.job] = (attempt.machine, units)
         return units
