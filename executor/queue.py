@@ -47,9 +47,14 @@ class Job:
         release: seconds from the start of the queue before which it may not start (>= 0).
         timeout: seconds that one attempt may take (> 0).
         after: names of the jobs that must be done first.
-        retries: how often it is run again after a failure (>= 0).
+        retries: how often it is run again after a failure of its own (>= 0).
+        moves: how often it is run again after a failure of its machine (>= 0).
+        priority: a job waits for those of higher priority wherever these can run.
+        memory: bytes of the computer's memory that it may hold (> 0).
+        gpu_memory: bytes that each of its GPUs must have.
         env: variables for its processes.
         workdir: directory to run in.
+        model: what jobs that are equally fast everywhere share; empty: the job is one of a kind.
 
     Raises:
         QueueError: naming the job and the key.
@@ -64,8 +69,13 @@ class Job:
     timeout: float = math.inf
     after: tuple[str, ...] = ()
     retries: int = 0
+    moves: int = 2
+    priority: int = 0
+    memory: float = math.inf
+    gpu_memory: float = 0.0
     env: Mapping[str, str] = field(default_factory=dict)
     workdir: str | None = None
+    model: str = ""
 
     def __post_init__(self) -> None:
         if not self.name or not self.name.isprintable() or len(self.name) > 80:
@@ -89,8 +99,13 @@ class Job:
             self._refuse("release", f"is {self.release}; it must be a number of seconds from 0")
         if not self.timeout > 0:
             self._refuse("timeout", f"is {self.timeout}; it must be above 0 seconds")
-        if self.retries < 0:
-            self._refuse("retries", f"is {self.retries}; it must be 0 or more")
+        for key, times in (("retries", self.retries), ("moves", self.moves)):
+            if times < 0:
+                self._refuse(key, f"is {times}; it must be 0 or more")
+        if not self.memory > 0:
+            self._refuse("memory", f"is {self.memory:g}; it must be above 0 bytes")
+        if not (self.gpu_memory >= 0 and math.isfinite(self.gpu_memory)):
+            self._refuse("gpu_memory", f"is {self.gpu_memory:g}; it must be a number of bytes")
         for variable in MACHINE_VARIABLES:
             if variable in self.env:
                 self._refuse("env", f"sets {variable}, which belongs to the machine; remove it")
@@ -112,6 +127,7 @@ class Job:
             env=self.env,
             workdir=self.workdir,
             timeout=self.timeout,
+            memory=self.memory,
             expected=chosen.seconds,
         )
 

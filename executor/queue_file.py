@@ -178,6 +178,7 @@ def _job(
         retries=as_whole(entry.get("retries", 0), who, "retries"),
         env={**_env(defaults.get("env", {}), "defaults"), **own_env},
         workdir=None if workdir is None else str((folder / str(workdir)).absolute()),
+        model=str(entry.get("model", "")),
     )
 
 
