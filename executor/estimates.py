@@ -25,8 +25,6 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hetsched.envs.scenarios.own_files import read_rows
-
 if TYPE_CHECKING:
     from hetsched.executor.protocol import Machine, Outcome
     from hetsched.executor.queue import Job, Mode
@@ -242,6 +240,8 @@ def read_runs(path: str | Path) -> list[CompletedRun]:
     Raises:
         ValueError: naming file, line and column.
     """
+    from hetsched.envs.scenarios.own_files import read_rows  # slow: numpy
+
     return [
         CompletedRun(
             row.text("model"),

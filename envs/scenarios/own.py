@@ -42,16 +42,12 @@ class OwnCluster:
         return sum(group.count for group in self.machines)
 
     @functools.cached_property
-    def modes(self) -> dict[tuple[str, int], tuple[tuple[str, float, int], ...]]:
-        """(model, the job's gpus) -> the (machine type, speed, gpus) that such a job can use."""
+    def modes(self) -> dict[tuple[str, int], tuple[Speed, ...]]:
+        """(model, the job's gpus) -> the measured speeds that such a job can use."""
         capacity = {group.machine: group.capacity for group in self.machines}
         kinds = {(job.model, job.gpus): job for job in self.jobs}
         return {
-            key: tuple(
-                (speed.machine, speed.speed, speed.gpus)
-                for speed in self.speeds
-                if fits(job, speed, capacity)
-            )
+            key: tuple(speed for speed in self.speeds if fits(job, speed, capacity))
             for key, job in kinds.items()
         }
 
@@ -86,10 +82,10 @@ def _instance(own: OwnCluster, jobs: Sequence[Job], groups: Sequence[Machines]) 
         first[group.machine] = range(len(names), len(names) + group.count)
         names += [f"{group.machine}-{index}" for index in range(group.count)]
     modes = [
-        (index, machine, job.work / speed, gpus)
+        (index, machine, speed.seconds(job.work), speed.gpus)
         for index, job in enumerate(jobs)
-        for machine_type, speed, gpus in own.modes[job.model, job.gpus]
-        for machine in first.get(machine_type, ())
+        for speed in own.modes[job.model, job.gpus]
+        for machine in first.get(speed.machine, ())
     ]
     mode_jobs, mode_machines, times, demand = zip(*modes, strict=True)
     return Instance(
@@ -133,7 +129,11 @@ def sample(own: OwnCluster, rng: np.random.Generator, num_jobs: int, num_machine
     """
     groups = _resized(own.machines, num_machines)
     types = {group.machine for group in groups}
-    able = [job for job in own.jobs if types & {m for m, _, _ in own.modes[job.model, job.gpus]}]
+    able = [
+        job
+        for job in own.jobs
+        if any(one.machine in types for one in own.modes[job.model, job.gpus])
+    ]
     if not able:
         raise ValueError(f"none of the jobs can run on {', '.join(sorted(types))}; ask for more")
     picks = rng.integers(len(able), size=num_jobs)

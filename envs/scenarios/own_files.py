@@ -15,12 +15,20 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Speed:
-    """``speed`` units of work per second of a model on ``gpus`` units of one machine."""
+    """``speed`` units of work per second of a model on ``gpus`` units of one machine.
+
+    ``startup`` are the seconds that a run takes besides.
+    """
 
     model: str
     machine: str
     speed: float
     gpus: int
+    startup: float = 0.0
+
+    def seconds(self, work: float) -> float:
+        """How long a run of so much work takes."""
+        return self.startup + work / self.speed
 
 
 @dataclass(frozen=True)
@@ -119,15 +127,22 @@ def read_rows(path: Path, needed: Collection[str], optional: Collection[str]) ->
         yield row
 
 
+# What profiling writes besides, for people.
+REMARKS = ("spread", "runs", "note")
+
+
 def read_speeds(path: Path) -> list[Speed]:
     """Columns ``model``, ``machine``, ``speed``; optional ``gpus`` (units taken, default 1).
+
+    Optional too: ``startup`` (seconds, default 0); the columns of ``REMARKS`` are not read.
 
     Raises:
         ValueError: naming file, line and column.
     """
     speeds: list[Speed] = []
     seen: dict[tuple[str, str, int], int] = {}
-    for row in read_rows(path, ("model", "machine", "speed"), ("gpus",)):
+    optional = ("gpus", "startup", *REMARKS)
+    for row in read_rows(path, ("model", "machine", "speed"), optional):
         model, machine, gpus = row.text("model"), row.text("machine"), row.whole("gpus", 1)
         if row.values.get("speed") in ("0", "0.0"):
             raise row.error("speed", "is 0; leave the row out where the model does not fit")
@@ -135,7 +150,7 @@ def read_speeds(path: Path) -> list[Speed]:
         first = seen.setdefault((model, machine, gpus), row.line)
         if first != row.line:
             raise row.error("model", f"{model!r} on {machine!r} was given in line {first}")
-        speeds.append(Speed(model, machine, speed, gpus))
+        speeds.append(Speed(model, machine, speed, gpus, row.number("startup", 0.0)))
     if not speeds:
         raise ValueError(f"{path} has no rows, give one per model and machine type")
     return speeds

@@ -53,6 +53,16 @@ def test_machines_may_come_from_a_file_and_have_several_gpus(write: Write, tmp_p
     assert instance.capacity.tolist() == [4]
 
 
+def test_the_startup_is_paid_once_and_remarks_are_not_read(write: Write) -> None:
+    speeds = (
+        "model,machine,speed,gpus,spread,startup,runs,note\n"
+        'bert,fast,10,1,0.02,7.5,3,"power cap, varies"\nbert,slow,2,,,,,\nllm,fast,5,1,,0,,\n'
+    )
+    instance = own_instance(*write(speeds), MACHINES)
+    inf = np.inf
+    assert instance.matrix().tolist() == [[17.5, 50, 50], [10, inf, inf], [9.5, 10, 10]]
+
+
 @pytest.mark.parametrize(
     ("speeds", "jobs", "machines", "message"),
     [
