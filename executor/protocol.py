@@ -284,7 +284,7 @@ class Occupancy:
                 f"which has {len(free)} free."
             )
         if not free.issuperset(units):
-            raise ValueError(f"job {attempt.job!r}: units {units} of {attempt.machine!r} are taken.")
+            raise ValueError(f"job {attempt.job!r}: of {attempt.machine!r} {units} are not free.")
         units = units or tuple(sorted(free)[: attempt.demand])
         free.difference_update(units)
         self._held[attempt.job] = (attempt.machine, units)

@@ -7,7 +7,7 @@ Names, not indices, tie everything together: the set of jobs changes while a que
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING
@@ -166,33 +166,7 @@ class Queue:
             twice = _first_repeated(names)
             if twice is not None:
                 raise QueueError(f"{thing} {twice!r}: name is used twice; give each its own.")
-        capacity = {machine.name: machine.capacity for machine in self.machines}
-        known = {job.name for job in self.jobs}
-        for job in self.jobs:
-            for mode in job.modes:
-                if mode.machine not in capacity:
-                    raise QueueError(
-                        f"job {job.name!r}: durations names {mode.machine!r}, which is no machine "
-                        f"or machine type here; use one of {', '.join(sorted(capacity))}."
-                    )
-                if mode.demand > capacity[mode.machine]:
-                    raise QueueError(
-                        f"job {job.name!r}: demand {mode.demand} is above the "
-                        f"{capacity[mode.machine]} slots of {mode.machine!r}; lower it or drop "
-                        "that machine from its durations."
-                    )
-            for name in job.after:
-                if name not in known:
-                    raise QueueError(
-                        f"job {job.name!r}: after names {name!r}, which is no job of this queue; "
-                        "correct the name."
-                    )
-        cycle = find_cycle({job.name: job.after for job in self.jobs})
-        if cycle:
-            raise QueueError(
-                f"job {cycle[0]!r}: after makes a circle ({' after '.join(cycle)}); "
-                "remove one of these."
-            )
+        check_jobs(self.jobs, self.machines)
 
     @classmethod
     def from_instance(cls, instance: Instance, objective: str = DEFAULT_OBJECTIVE) -> Queue:
@@ -238,6 +212,43 @@ class Queue:
             for job in range(instance.num_jobs)
         )
         return cls(jobs, machines, objective)
+
+
+def check_jobs(
+    jobs: Sequence[Job], machines: Sequence[Machine], known: Collection[str] = ()
+) -> None:
+    """Refuse jobs that can never run on these machines, together with jobs already `known`.
+
+    Raises:
+        QueueError: naming the job and the key.
+    """
+    capacity = {machine.name: machine.capacity for machine in machines}
+    names = {job.name for job in jobs}
+    for job in jobs:
+        for mode in job.modes:
+            if mode.machine not in capacity:
+                raise QueueError(
+                    f"job {job.name!r}: durations names {mode.machine!r}, which is no machine "
+                    f"or machine type here; use one of {', '.join(sorted(capacity))}."
+                )
+            if mode.demand > capacity[mode.machine]:
+                raise QueueError(
+                    f"job {job.name!r}: demand {mode.demand} is above the "
+                    f"{capacity[mode.machine]} slots of {mode.machine!r}; lower it or drop "
+                    "that machine from its durations."
+                )
+        for name in job.after:
+            if name not in names and name not in known:
+                raise QueueError(
+                    f"job {job.name!r}: after names {name!r}, which is no job of this queue; "
+                    "correct the name."
+                )
+    cycle = find_cycle({job.name: job.after for job in jobs})
+    if cycle:
+        raise QueueError(
+            f"job {cycle[0]!r}: after makes a circle ({' after '.join(cycle)}); "
+            "remove one of these."
+        )
 
 
 def _first_repeated(names: Sequence[str]) -> str | None:

@@ -10,12 +10,12 @@ import math
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-from hetsched.envs.scenarios.own_files import Speed, read_speeds
 from hetsched.executor.protocol import Machine
 from hetsched.executor.queue import DEFAULT_OBJECTIVE, Job, Mode, Queue, QueueError
 from hetsched.executor.yaml_fields import (
+    as_bytes,
     as_mapping,
     as_number,
     as_seconds,
@@ -25,15 +25,19 @@ from hetsched.executor.yaml_fields import (
     read_yaml,
 )
 
+if TYPE_CHECKING:
+    from hetsched.envs.scenarios.own_files import Speed
+
 QUEUE_KEYS = {"machines", "jobs", "defaults", "speeds", "objective", "grace"}
-MACHINE_KEYS = {"name", "type", "kind", "device", "devices", "slots"}
+MACHINE_KEYS = {"name", "type", "kind", "device", "devices", "slots", "memory"}
 JOB_KEYS = {
     "name", "command", "durations", "model", "steps", "weight", "due", "release", "timeout",
-    "gpus", "demand", "after", "retries", "env", "workdir",
+    "gpus", "demand", "after", "retries", "moves", "priority", "memory", "gpu_memory", "env",
+    "workdir",
 }  # fmt: skip
 
 
-Speeds = dict[str, list[Speed]]  # model -> its rows
+Speeds: TypeAlias = "dict[str, list[Speed]]"  # model -> its rows
 
 
 def load_queue(path: str | Path, machines: tuple[Machine, ...] | None = None) -> Queue:
@@ -55,6 +59,43 @@ def load_queue(path: str | Path, machines: tuple[Machine, ...] | None = None) ->
         raise QueueError(
             f"queue {path.name}: machines is missing; list them there or give --machines."
         )
+    return Queue(
+        _jobs(data, path, used, own),
+        used,
+        objective=str(data.get("objective", DEFAULT_OBJECTIVE)),
+        grace=as_seconds(data.get("grace", 10.0), "queue", "grace"),
+    )
+
+
+def load_jobs(path: str | Path, machines: tuple[Machine, ...]) -> tuple[Job, ...]:
+    """The jobs in a YAML file, to be added to a queue with these machines.
+
+    Raises:
+        QueueError: the file cannot be read or holds a job that can never run there.
+    """
+    path = Path(path)
+    data = as_mapping(read_yaml(path), f"queue {path.name}")
+    only_known_keys(data, QUEUE_KEYS, f"queue {path.name}")
+    own = _machines(data["machines"], "machines") if "machines" in data else ()
+    return _jobs(data, path, machines, own)
+
+
+def read_job(
+    entry: Mapping[str, Any], machines: tuple[Machine, ...], speeds: str | None, folder: Path
+) -> Job:
+    """One job from the keys of a queue's job; `speeds`: path of a table, relative to the folder.
+
+    Raises:
+        QueueError: a key is wrong, or the job can never run on these machines.
+    """
+    known = {word for machine in machines for word in (machine.name, machine.type)}
+    table = {} if speeds is None else _speeds(folder / speeds)
+    return _job(entry, 0, {}, machines, known, table, folder)
+
+
+def _jobs(
+    data: Mapping[str, Any], path: Path, used: tuple[Machine, ...], own: tuple[Machine, ...]
+) -> tuple[Job, ...]:
     # A name that only the file's machines have is no slip of the pen; the job cannot run there.
     known = {word for machine in (*own, *used) for word in (machine.name, machine.type)}
     speeds = _speeds(path.parent / str(data["speeds"])) if "speeds" in data else {}
@@ -63,15 +104,9 @@ def load_queue(path: str | Path, machines: tuple[Machine, ...] | None = None) ->
     entries = data.get("jobs")
     if not isinstance(entries, list):
         raise QueueError(f"queue {path.name}: jobs is missing; give a list of jobs.")
-    jobs = tuple(
+    return tuple(
         _job(entry, position, defaults, used, known, speeds, path.parent)
         for position, entry in enumerate(entries)
-    )
-    return Queue(
-        jobs,
-        used,
-        objective=str(data.get("objective", DEFAULT_OBJECTIVE)),
-        grace=as_seconds(data.get("grace", 10.0), "queue", "grace"),
     )
 
 
@@ -128,6 +163,7 @@ def _machine(entry: Any, who: str) -> Machine:
             kind=kind,
             devices=tuple(str(device) for device in devices),
             capacity=as_whole(entry.get("slots", default), who, "slots"),
+            memory=as_bytes(entry["memory"], who, "memory") if "memory" in entry else None,
         )
     except QueueError:
         raise
@@ -137,6 +173,8 @@ def _machine(entry: Any, who: str) -> Machine:
 
 def _speeds(path: Path) -> Speeds:
     """The measured rows of each model, from a CSV as of the scenario ``own``."""
+    from hetsched.envs.scenarios.own_files import read_speeds  # slow: numpy
+
     try:
         rows = read_speeds(path)
     except ValueError as error:
@@ -176,6 +214,10 @@ def _job(
         timeout=as_seconds(entry.get("timeout", math.inf), who, "timeout"),
         after=tuple(str(one) for one in (after if isinstance(after, list) else [after])),
         retries=as_whole(entry.get("retries", 0), who, "retries"),
+        moves=as_whole(entry.get("moves", 2), who, "moves"),
+        priority=as_whole(entry.get("priority", 0), who, "priority"),
+        memory=as_bytes(entry.get("memory", math.inf), who, "memory"),
+        gpu_memory=as_bytes(entry.get("gpu_memory", 0), who, "gpu_memory"),
         env={**_env(defaults.get("env", {}), "defaults"), **own_env},
         workdir=None if workdir is None else str((folder / str(workdir)).absolute()),
         model=str(entry.get("model", "")),
@@ -225,7 +267,8 @@ def _modes(
     units = max(gpus, 1) if gpus is not None else None
     if "demand" in entry:
         units = as_whole(entry["demand"], who, "demand")
-    modes, too_small = [], 0
+    need = as_bytes(entry.get("gpu_memory", 0), who, "gpu_memory")
+    modes, too_small, largest = [], 0, 0.0
     for machine in machines:
         if gpus is not None and (machine.kind == "gpu") != (gpus > 0):
             continue
@@ -235,14 +278,21 @@ def _modes(
             found = [Mode(machine.name, seconds, 1 if units is None else units)]
         else:
             found = [
-                Mode(machine.name, steps / row.speed, row.gpus)
+                Mode(machine.name, row.seconds(steps), row.gpus)
                 for row in rows
                 if row.machine == machine.type and units in (None, row.gpus)
             ]
+        if found and machine.kind == "gpu" and machine.memory and machine.memory < need:
+            largest, found = max(largest, machine.memory), []
         fitting = [mode for mode in found if mode.demand <= machine.capacity]
         if found and not fitting:
             too_small = max(too_small, machine.capacity)
         modes += fitting
+    if not modes and largest and not too_small:
+        raise QueueError(
+            f"{who}: gpu_memory is more than the {largest / 1024**3:.0f} GiB that the largest "
+            "device it may use has; lower it or add a machine."
+        )
     if not modes and too_small:
         raise QueueError(
             f"{who}: needs more units of one machine than the {too_small} that the largest it can "

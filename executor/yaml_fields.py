@@ -15,6 +15,7 @@ import yaml
 
 from hetsched.executor.queue import QueueError
 
+BYTES = {"": 1, "k": 1024, "m": 1024**2, "g": 1024**3, "t": 1024**4}
 UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
 
 
@@ -83,6 +84,16 @@ def as_seconds(value: Any, who: str, key: str) -> float:
     if match is None or not isinstance(value, str):
         raise QueueError(f"{who}: {key} is {value!r}; give seconds, or text like 90s, 15m, 2h.")
     return float(match[1]) * UNITS[match[2]]
+
+
+def as_bytes(value: Any, who: str, key: str) -> float:
+    """A number of bytes, or text such as 500M, 8G, 8GB, 8GiB (each 1024 of the one before)."""
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return float(value)
+    match = re.fullmatch(r"\s*(\d+(?:\.\d*)?)\s*([kmgt]?)(?:i?b)?\s*", str(value).lower())
+    if match is None or not isinstance(value, str):
+        raise QueueError(f"{who}: {key} is {value!r}; give bytes, or text like 500M, 8G.")
+    return float(match[1]) * BYTES[match[2]]
 
 
 def as_number(value: Any, who: str, key: str) -> float:
