@@ -247,6 +247,7 @@ class Executor(Protocol):
     def stop(self, job: str, grace: float | None = None) -> None:
         """Ask a running attempt to end; `poll` reports it, as ``cancelled``, when it has.
 
+        It is ``cancelled`` however it then ends, also when its machine goes away.
         `grace`: seconds until it is made to (None: the executor's own, 0: at once). A job that
         does not run is ignored: it may have ended in the meantime.
         """

@@ -9,6 +9,7 @@ Without one, the type is the one that Ray has found (``accelerator_type:A100`` b
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import threading
@@ -80,15 +81,17 @@ def connect(address: str | None) -> bool:
     if ray.is_initialized():
         return False
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # reports to nobody unless asked to
-    own = {"include_dashboard": False, "object_store_memory": OWN_STORE_BYTES}
+    own: dict[str, Any] = (
+        {} if address else {"include_dashboard": False, "object_store_memory": OWN_STORE_BYTES}
+    )
     in_main = threading.current_thread() is threading.main_thread()
     on_terminate = signal.getsignal(signal.SIGTERM)
     try:
         ray.init(
             address or "local",
             log_to_driver=False,
-            logging_level="ERROR",
-            **({} if address else own),
+            logging_level=logging.ERROR,
+            **own,
         )
     except (ConnectionError, RuntimeError, ValueError, OSError) as error:
         reason = str(error).strip().partition("\n")[0].rstrip(".")

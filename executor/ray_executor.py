@@ -20,7 +20,7 @@ import socket
 import time
 import uuid
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import quote
@@ -47,6 +47,7 @@ class _Flight:
     attempt: Attempt
     serial: int
     started: float
+    stopped: bool = False
 
 
 @dataclass
@@ -255,6 +256,7 @@ class RayExecutor:
         flight = self._flights.get(job)
         if flight is not None:
             patience = self._grace if grace is None else grace
+            flight.stopped = flight.stopped or how == "stop"
             slot = self._slots[flight.attempt.machine]
             slot.actor.end.remote(flight.serial, how, patience)
 
@@ -344,7 +346,10 @@ class RayExecutor:
                 self._occupancy.release(job)
                 log = self._log_dir / _log_name(flight.attempt)
                 where = os.fspath(log) if log.exists() else None
-                self._ended.append(_lost(flight.attempt, flight.started, self.now(), where))
+                lost = _lost(flight.attempt, flight.started, self.now(), where)
+                if flight.stopped:
+                    lost = replace(lost, status="cancelled", reason=f"stopped; {lost.reason}")
+                self._ended.append(lost)
 
     def _look(self) -> float:
         """Find places for machines that have none; returns when to look again."""
