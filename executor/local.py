@@ -5,6 +5,7 @@
 * A GPU machine's attempts see only its devices (CUDA_VISIBLE_DEVICES), a CPU machine's none.
 * Output goes to a file per attempt: no pipe can fill, and nothing is lost when we die.
 * `poll` sleeps in the kernel until a process exits, a deadline comes or somebody wakes it.
+* With `exits`, what it starts can be found again by the next executor when it is killed itself.
 """
 
 from __future__ import annotations
@@ -12,45 +13,25 @@ from __future__ import annotations
 import math
 import os
 import selectors
+import shutil
 import signal
 import subprocess
 import time
-from dataclasses import dataclass
 from pathlib import Path
-from urllib.parse import quote
+from typing import TYPE_CHECKING
 
 from hetsched.executor import processes
-from hetsched.executor.protocol import (
-    Attempt,
-    Machine,
-    Occupancy,
-    Outcome,
-    Status,
-    after_preemption,
-)
+from hetsched.executor.exits import file_name
+from hetsched.executor.local_attempt import Running, found_outcome
+from hetsched.executor.protocol import Attempt, Machine, Occupancy, Outcome, Status
+
+if TYPE_CHECKING:
+    from hetsched.executor.exits import Exits
 
 GROUP_CHECK_SECONDS = 0.05  # how often a dying group is looked at: nothing announces its end
+MEMORY_CHECK_SECONDS = 0.25  # how often the memory of attempts with a limit is looked at
 FALLBACK_CHECK_SECONDS = 0.02  # how often exits are looked for where there is no pidfd
 CLOSE_SECONDS = 10.0  # after SIGKILL: a process that the kernel cannot end is left to it
-
-
-@dataclass
-class _Running:
-    attempt: Attempt
-    process: subprocess.Popen[bytes]
-    descriptor: int | None  # readable once the process has exited
-    log: Path
-    started: float
-    reason: Status | None = None  # why we end it: "timeout", "cancelled" or "preempted"
-    kill_at: float = math.inf  # when the grace ends
-    killed: bool = False
-
-    @property
-    def deadline(self) -> float:
-        """When something must be done about it."""
-        if self.killed:
-            return math.inf
-        return self.kill_at if self.reason else self.started + self.attempt.timeout
 
 
 class LocalExecutor:
@@ -62,6 +43,8 @@ class LocalExecutor:
         grace: seconds between SIGTERM and SIGKILL (>= 0).
         wake: a non-blocking file descriptor; when it is readable, `poll` empties it and returns
             early.
+        exits: keeps exit codes for the next executor (`adopt`); None: nothing survives us.
+        opened: what the clock shows at first.
 
     Raises:
         ValueError: a negative grace, or two machines with one name.
@@ -74,6 +57,8 @@ class LocalExecutor:
         log_dir: str | Path,
         grace: float = 10.0,
         wake: int | None = None,
+        exits: Exits | None = None,
+        opened: float = 0.0,
     ) -> None:
         if not grace >= 0:
             raise ValueError(f"local executor: grace is {grace}; it must be 0 or more seconds.")
@@ -84,12 +69,15 @@ class LocalExecutor:
         self._log_dir.mkdir(parents=True, exist_ok=True)
         self._grace = grace
         self._wake = wake
-        self._running: dict[str, _Running] = {}
+        self._exits = exits
+        self._reported: list[Outcome] = []  # by the last poll; their exits are still on disk
+        self._next_memory_check = -math.inf
+        self._running: dict[str, Running] = {}
         self._ended: list[Outcome] = []  # ended without ever running
         self._selector = selectors.DefaultSelector()
         if wake is not None:
             self._selector.register(wake, selectors.EVENT_READ)
-        self._opened = time.monotonic()
+        self._opened = time.monotonic() - opened
 
     @property
     def machines(self) -> tuple[Machine, ...]:
@@ -101,39 +89,80 @@ class LocalExecutor:
         return frozenset()
 
     def now(self) -> float:
-        """See `Executor.now`."""
+        """See `Executor.now`; it begins at `opened`."""
         return time.monotonic() - self._opened
 
     def start(self, attempt: Attempt) -> float:
         """See `Executor.start`."""
         units = self._occupancy.take(attempt)
-        devices = self._by_name[attempt.machine].visible_devices(units)
-        log = self._log_dir / f"{quote(attempt.job, safe=' ')}.{attempt.number}.log"
+        log = self._log_dir / file_name(attempt.job, attempt.number, "log")
         started = self.now()
         try:
-            process = self._spawn(attempt, devices, log)
+            process = self._spawn(attempt, units, log)
         except (OSError, ValueError) as error:  # ValueError: a NUL inside the command
             self._occupancy.release(attempt.job)
             reason = f"could not be started: {error}"
             self._ended.append(Outcome(attempt, "failed", started, started, None, reason))
             return started
+        self._watch(attempt, process, log, started)
+        return started
+
+    def adopt(self, attempt: Attempt, started: float) -> bool:
+        """Take over an attempt of an executor that was killed, if its fate is known.
+
+        One that still runs goes on as if we had started it; one that has ended meanwhile is
+        reported by the next `poll`. What is left of any other is killed.
+
+        Args:
+            attempt: as it was started.
+            started: the time of that on this executor's clock.
+
+        Returns:
+            Whether `poll` will report it.
+
+        Raises:
+            ValueError: there are no `exits`, or the machine has not the room that it holds.
+        """
+        if self._exits is None:
+            raise ValueError("local executor: adopt needs exits; give them to the constructor.")
+        log = self._log_dir / file_name(attempt.job, attempt.number, "log")
+        living = self._exits.marked()
+        wrapper = self._exits.wrapper_of(living, attempt.job, attempt.number)
+        if wrapper is not None:
+            process = processes.Found(wrapper.pid)
+            self._occupancy.take(attempt, wrapper.units)
+            self._watch(attempt, process, log, started)
+            return True
+        if any((one.job, one.number) == (attempt.job, attempt.number) for one in living):
+            self._exits.kill(attempt.job, attempt.number)
+        noted = self._exits.read(attempt.job, attempt.number)
+        if noted is None:
+            return False
+        ended = min(max(started, self.now() - (time.time() - noted[1])), self.now())
+        self._ended.append(found_outcome(attempt, started, ended, noted[0], log))
+        return True
+
+    def _watch(
+        self, attempt: Attempt, process: processes.Process, log: Path, started: float
+    ) -> None:
         descriptor = processes.exit_descriptor(process)
         if descriptor is not None:
             self._selector.register(descriptor, selectors.EVENT_READ)
-        self._running[attempt.job] = _Running(attempt, process, descriptor, log, started)
-        return started
+        self._running[attempt.job] = Running(attempt, process, descriptor, log, started)
 
     def poll(self, until: float = math.inf) -> list[Outcome]:
-        """See `Executor.poll`."""
+        """See `Executor.poll`. What it has reported is forgotten by the next call."""
+        self._forget_reported()
         while True:
             finished, self._ended = self._ended + self._collect(), []
             now = self.now()
-            if finished or now >= until or not (self._running or math.isfinite(until)):
-                return finished
-            self._enforce(now)
-            if self._sleep(min([until, *(run.deadline for run in self._running.values())])):
+            if not (finished or now >= until or not (self._running or math.isfinite(until))):
+                self._enforce(now)
+                if not self._sleep(min([until, *(run.deadline for run in self._running.values())])):
+                    continue
                 finished, self._ended = self._ended + self._collect(), []
-                return finished
+            self._reported = finished
+            return finished
 
     def preempt(self, job: str, grace: float | None = None) -> None:
         """See `Executor.preempt`."""
@@ -163,24 +192,36 @@ class LocalExecutor:
             if self._running and self._sleep(min([give_up, *deadlines])):
                 for job in list(self._running):  # asked a second time: no more patience
                     self.stop(job, grace=0.0)
+        self._forget_reported()
+        if self._exits is not None:  # what left its group: a daemon, a job of a job
+            self._exits.kill()
         self._selector.close()
         for run in self._running.values():
             if run.descriptor is not None:
                 os.close(run.descriptor)
         self._running.clear()
 
-    def _spawn(self, attempt: Attempt, devices: str, log: Path) -> subprocess.Popen[bytes]:
+    def _spawn(
+        self, attempt: Attempt, units: tuple[int, ...], log: Path
+    ) -> subprocess.Popen[bytes]:
         env = {**os.environ, **attempt.env}
         # PCI order: an index then means the device that nvidia-smi shows under it.
         env["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"
-        env["CUDA_VISIBLE_DEVICES"] = devices
+        env["CUDA_VISIBLE_DEVICES"] = self._by_name[attempt.machine].visible_devices(units)
         env["HETSCHED_JOB"] = attempt.job
         env["HETSCHED_ATTEMPT"] = str(attempt.number)
         env["HETSCHED_MACHINE"] = attempt.machine
+        command: tuple[str, ...] | str = attempt.command
+        if self._exits is not None:
+            command = ("/bin/sh", "-c", command) if isinstance(command, str) else command
+            _refuse_absent(command, attempt.workdir, env)
+            command = self._exits.wrap(command, attempt.job, attempt.number)
+            self._exits.forget(attempt.job, attempt.number)
+            env |= self._exits.environment(units)
         with log.open("wb") as output:
             return subprocess.Popen(
-                attempt.command,
-                shell=isinstance(attempt.command, str),
+                command,
+                shell=isinstance(command, str),
                 cwd=attempt.workdir,
                 env=env,
                 stdin=subprocess.DEVNULL,
@@ -189,7 +230,13 @@ class LocalExecutor:
                 start_new_session=True,
             )
 
-    def _end(self, run: _Running, reason: Status, grace: float) -> None:
+    def _forget_reported(self) -> None:
+        if self._exits is not None:
+            for outcome in self._reported:
+                self._exits.forget(outcome.attempt.job, outcome.attempt.number)
+        self._reported = []
+
+    def _end(self, run: Running, reason: Status, grace: float) -> None:
         if run.reason is None:
             run.reason = reason
             processes.signal_group(run.process, signal.SIGTERM)
@@ -198,7 +245,8 @@ class LocalExecutor:
         run.kill_at = min(run.kill_at, self.now() + grace)
 
     def _enforce(self, now: float) -> None:
-        """End what has run too long, kill what has used up its grace."""
+        """End what has run too long or holds too much, kill what has used up its grace."""
+        self._check_memory(now)
         for run in self._running.values():
             if run.deadline > now:
                 continue
@@ -208,11 +256,24 @@ class LocalExecutor:
                 processes.signal_group(run.process, signal.SIGKILL)
                 run.killed = True
 
+    def _check_memory(self, now: float) -> None:
+        limited = [run for run in self._running.values() if math.isfinite(run.attempt.memory)]
+        if not limited or now < self._next_memory_check:
+            return
+        self._next_memory_check = now + MEMORY_CHECK_SECONDS
+        held = processes.memory_of_groups({run.process.pid for run in limited})
+        for run in limited:
+            if held[run.process.pid] > run.attempt.memory and run.reason is None:
+                run.held = held[run.process.pid]
+                self._end(run, "memory", 0.0)  # it may not live to save anything: memory is short
+
     def _sleep(self, until: float) -> bool:
         """Wait for an exit, at most until the given time; True: woken from outside."""
         seconds = until - self.now()
         if any(run.reason for run in self._running.values()):
             seconds = min(seconds, GROUP_CHECK_SECONDS)
+        if any(math.isfinite(run.attempt.memory) for run in self._running.values()):
+            seconds = min(seconds, MEMORY_CHECK_SECONDS)
         if any(run.descriptor is None for run in self._running.values()):
             seconds = min(seconds, FALLBACK_CHECK_SECONDS)
         # An hour at most: the kernel refuses what does not fit its milliseconds.
@@ -235,26 +296,34 @@ class LocalExecutor:
             # The shell dies of SIGTERM at once; what it started may still be saving its state.
             if run.reason and not run.killed and processes.group_is_alive(run.process.pid):
                 continue
-            processes.signal_group(run.process, signal.SIGKILL)
-            code = run.process.wait()
+            code = self._collected(run)
             del self._running[job]
             self._occupancy.release(job)
-            finished.append(self._outcome(run, code))
+            finished.append(run.outcome(self.now(), code))
         return finished
 
-    def _outcome(self, run: _Running, code: int) -> Outcome:
-        status: Status = "done"
-        reason = ""
-        if run.reason == "preempted":
-            status, reason = after_preemption(code, run.killed)
-        elif run.reason is not None:
-            status = run.reason
-            how = " and was killed after its grace" if run.killed else ""
-            limit = f"ran longer than its timeout of {run.attempt.timeout:g} s"
-            reason = (limit if status == "timeout" else "stopped") + how
-        elif code != 0:
-            status = "failed" if code > 0 else "lost"
-            reason = processes.describe_exit(code)
-        return Outcome(
-            run.attempt, status, run.started, self.now(), code, reason, os.fspath(run.log)
-        )
+    def _collected(self, run: Running) -> int | None:
+        """End what the attempt has left behind and take its exit code, None if nobody knows it."""
+        job, number = run.attempt.job, run.attempt.number
+        if isinstance(run.process, processes.Found):
+            # It is nobody's zombie: its group's number may be a stranger's by now.
+            if self._exits is not None:
+                self._exits.kill(job, number)
+        else:
+            processes.signal_group(run.process, signal.SIGKILL)
+        code = run.process.wait()
+        if self._exits is None:
+            return code
+        noted = self._exits.read(job, number)
+        return code if noted is None else noted[0]
+
+
+def _refuse_absent(command: tuple[str, ...], workdir: str | None, env: dict[str, str]) -> None:
+    """The error that starting a program that is not there would give without a shell between."""
+    program = command[0]
+    if "/" in program:  # relative to the folder in which it will run
+        found = shutil.which(os.path.join(workdir or "", program))
+    else:
+        found = shutil.which(program, path=env.get("PATH"))
+    if found is None:
+        raise FileNotFoundError(2, "No such file or directory", program)

@@ -10,15 +10,42 @@ import contextlib
 import os
 import signal
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 if TYPE_CHECKING:
     import subprocess
 
+
+class Found:
+    """A process that somebody else started, with the parts of `subprocess.Popen` used here.
+
+    Args:
+        pid: of a process that is known to be the right one now.
+
+    Attributes:
+        returncode: always None: nobody tells us.
+    """
+
+    def __init__(self, pid: int) -> None:
+        self.pid = pid
+        self.returncode: int | None = None
+        self._born = birth(pid)
+
+    def has_exited(self) -> bool:
+        """Whether it has; another process may have its number by now."""
+        return self._born is None or birth(self.pid) != self._born
+
+    def wait(self) -> int | None:
+        """None: the exit code went to its parent."""
+        return None
+
+
+Process: TypeAlias = "subprocess.Popen[bytes] | Found"
+
 _CAN_PEEK = hasattr(os, "waitid") and hasattr(os, "WNOWAIT")
 
 
-def exit_descriptor(process: subprocess.Popen[bytes]) -> int | None:
+def exit_descriptor(process: Process) -> int | None:
     """A file descriptor that becomes readable when the process exits; None: not available."""
     if not hasattr(os, "pidfd_open"):
         return None
@@ -28,12 +55,14 @@ def exit_descriptor(process: subprocess.Popen[bytes]) -> int | None:
         return None
 
 
-def has_exited(process: subprocess.Popen[bytes]) -> bool:
+def has_exited(process: Process) -> bool:
     """Whether the process has exited, leaving it a zombie.
 
     Its number, and so the number of its group, cannot go to another process before it is
     collected: a signal sent to the group cannot hit a stranger.
     """
+    if isinstance(process, Found):
+        return process.has_exited()
     if process.returncode is not None:
         return True
     if not _CAN_PEEK:
@@ -45,7 +74,7 @@ def has_exited(process: subprocess.Popen[bytes]) -> bool:
         return True
 
 
-def signal_group(process: subprocess.Popen[bytes], number: int) -> None:
+def signal_group(process: Process, number: int) -> None:
     """Send a signal to the whole group that the process leads; nobody left is no error."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, number)
@@ -68,6 +97,42 @@ def group_is_alive(group: int) -> bool:
             if int(its_group) == group and state not in (b"Z", b"X"):
                 return True
     return False
+
+
+def birth(pid: int) -> bytes | None:
+    """The time at which a process was started, in the kernel's own units; None: it is not there.
+
+    A zombie is not there: it has exited and only waits for its parent.
+    """
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_bytes()
+    except OSError:
+        return None
+    fields = stat[stat.rindex(b")") + 2 :].split()  # from the third on, proc(5)
+    return None if fields[0] in (b"Z", b"X") else fields[19]
+
+
+def memory_of_groups(groups: set[int]) -> dict[int, int]:
+    """Bytes that the processes of each group hold for themselves (resident and not shared).
+
+    What is shared, such as the code of libraries, would be counted once per process. Without
+    /proc: zeros.
+    """
+    page = os.sysconf("SC_PAGE_SIZE") if groups else 0
+    held = dict.fromkeys(groups, 0)
+    with contextlib.suppress(OSError):
+        for entry in os.scandir("/proc"):
+            if not entry.name.isdigit():
+                continue
+            try:
+                stat = Path(entry.path, "stat").read_bytes()
+                group = int(stat[stat.rindex(b")") + 2 :].split(maxsplit=3)[2])
+                if group in held:
+                    size = Path(entry.path, "statm").read_bytes().split()
+                    held[group] += (int(size[1]) - int(size[2])) * page
+            except (OSError, ValueError):  # it has ended since
+                continue
+    return held
 
 
 def describe_exit(code: int) -> str:
