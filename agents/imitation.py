@@ -107,13 +107,13 @@ class Imitation:
             graphs.append(graph.rows(live))
             targets.append(right[live])
             scores = self.network(graph)[0]
-            allowed = right
-            if self.rule is not None:  # the student's own way, with the teacher's comments
-                allowed = torch.where(explores[:, None], graph.legal, right)
-            allowed = torch.where(live[:, None], allowed, graph.legal)
+            # The student's own way, with the teacher's comments, or the teacher's.
+            allowed = torch.where((explores | ~live)[:, None], graph.legal, right)
             probabilities = scores.masked_fill(~allowed, -torch.inf).softmax(1).cpu()
             drawn = torch.multinomial(probabilities, 1, generator=generator).squeeze(1)
-            state.step(drawn.to(problem.device))
+            drawn = drawn.to(problem.device)
+            state.step(drawn)
+            teacher.follow(state, live & ~right.gather(1, drawn[:, None]).squeeze(1))
         return Graph.concatenate(graphs), torch.cat(targets)
 
     def _learn(self, graph: Graph, targets: Tensor, rng: np.random.Generator) -> dict[str, float]:

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
 from hetsched.agents.annealing import anneal, can_anneal
 from hetsched.agents.policy import Policy, act
+from hetsched.agents.remaining import remaining
 from hetsched.agents.rules import make_rule
 
 if TYPE_CHECKING:
     from hetsched.agents.configs import ImitationConfig
+    from hetsched.envs.instance import Instance
     from hetsched.envs.objective import Objective
     from hetsched.envs.problem import Problem
     from hetsched.envs.scenarios import Scenario
@@ -23,6 +26,7 @@ if TYPE_CHECKING:
     from hetsched.envs.simulator import State
 
 INF = float("inf")
+Indices = npt.NDArray[np.int64]
 
 
 class Teacher(Protocol):
@@ -30,6 +34,10 @@ class Teacher(Protocol):
 
     def targets(self, state: State) -> Tensor:
         """(B, J * K + 1) bool: right actions, at least one in every row that is not done."""
+        ...
+
+    def follow(self, state: State, wrong: Tensor) -> None:
+        """The rows (B,) bool of the state have just got there by an action that was not right."""
         ...
 
 
@@ -43,36 +51,58 @@ class RuleTeacher:
         chosen = act(self.policy, state)
         return torch.zeros_like(state.mask()).scatter_(1, chosen[:, None], True)
 
+    def follow(self, state: State, wrong: Tensor) -> None:
+        """A rule has something to say about any state."""
+
 
 class ScheduleTeacher:
-    """Right is every mode that is next in line on its machine in a known schedule.
+    """Right is every mode that is next in line on its machine in a good schedule.
 
     A schedule does not say in which order its decisions are to be taken: in a plan on machines of
-    capacity 1, any order that respects the sequence of each machine rebuilds it.
+    capacity 1, any order that respects the sequence of each machine rebuilds it.  Where somebody
+    leaves the schedule, what remains is solved anew from there.
 
     Args:
-        problem: a batch of plans; schedules: one per instance.
+        problem: a batch of plans.
+        solve: a good schedule of an instance; called from several threads.
+        workers: threads.
 
     Raises:
-        ValueError: another number of schedules, or a schedule with a mode that was pruned away.
+        ValueError: a schedule with a mode that was pruned away.
     """
 
-    def __init__(self, problem: Problem, schedules: list[Schedule]) -> None:
-        if len(schedules) != problem.batch_size:
-            raise ValueError(f"{len(schedules)} schedules for {problem.batch_size} instances")
-        shape = problem.job_mask.shape
-        self.starts = torch.full(shape, INF, dtype=torch.float64)
-        self.slots = torch.zeros(shape, dtype=torch.int64)
-        for row, schedule in enumerate(schedules):
-            count = len(schedule.modes)
-            self.starts[row, :count] = torch.from_numpy(schedule.starts.copy())
-            modes = torch.from_numpy(schedule.modes.copy())
-            here = problem.mode_index[row, :count].cpu() == modes[:, None]  # (n, K)
+    def __init__(
+        self, problem: Problem, solve: Callable[[Instance], Schedule], workers: int = 2
+    ) -> None:
+        self.problem, self.solve, self.workers = problem, solve, workers
+        shape, device = problem.job_mask.shape, problem.device
+        self.starts = torch.full(shape, INF, dtype=torch.float64, device=device)
+        self.slots = torch.zeros(shape, dtype=torch.int64, device=device)
+        self.machines = torch.zeros_like(self.slots)
+        self._learn(
+            (row, instance, np.arange(instance.num_jobs), np.arange(instance.num_modes))
+            for row, instance in enumerate(problem.instances)
+        )
+
+    def _learn(self, parts: Iterable[tuple[int, Instance, Indices, Indices]]) -> None:
+        """Solve (row, instance, its jobs in the row, its modes in the row's instance)."""
+        parts, problem = list(parts), self.problem
+        with ThreadPoolExecutor(self.workers) as pool:  # compiled loops let go of the interpreter
+            schedules = list(pool.map(self.solve, (part[1] for part in parts)))
+        for (row, _, rows, kept), schedule in zip(parts, schedules, strict=True):
+            jobs = torch.from_numpy(rows).to(problem.device)
+            modes = torch.from_numpy(kept[schedule.modes]).to(problem.device)
+            here = problem.mode_index[row, jobs] == modes[:, None]  # (n, K)
             if not bool(here.any(1).all()):
                 raise ValueError(f"schedules[{row}] uses a mode that the problem does not have")
-            self.slots[row, :count] = here.int().argmax(1)
-        self.starts, self.slots = self.starts.to(problem.device), self.slots.to(problem.device)
-        self.machines = problem.mode_machines.gather(2, self.slots[:, :, None]).squeeze(2)
+            slots = here.int().argmax(1)
+            self.starts[row, jobs] = torch.from_numpy(schedule.starts.copy()).to(problem.device)
+            self.slots[row, jobs] = slots
+            self.machines[row, jobs] = problem.mode_machines[row, jobs, slots]
+
+    def follow(self, state: State, wrong: Tensor) -> None:
+        rows = (wrong & ~state.done).nonzero().flatten().tolist()
+        self._learn((row, *remaining(state, row)) for row in rows)
 
     def targets(self, state: State) -> Tensor:
         problem = state.problem
@@ -114,11 +144,9 @@ def teacher_rule(
 def annealing_teacher(
     problem: Problem, objective: Objective, moves_per_job: int, seed: int, workers: int = 2
 ) -> ScheduleTeacher:
-    """A teacher with an annealed schedule of every instance."""
+    """A teacher that anneals every instance, and what remains of it when that is left."""
 
-    def solve(index: int) -> Schedule:
-        instance = problem.instances[index]
-        return anneal(instance, objective, moves_per_job * instance.num_jobs, seed + index)
+    def solve(instance: Instance) -> Schedule:
+        return anneal(instance, objective, moves_per_job * instance.num_jobs, seed)
 
-    with ThreadPoolExecutor(workers) as pool:  # the compiled loop lets go of the interpreter
-        return ScheduleTeacher(problem, list(pool.map(solve, range(problem.batch_size))))
+    return ScheduleTeacher(problem, solve, workers)

@@ -18,7 +18,7 @@ def _builders() -> dict[str, tuple[Builder, tuple[str, ...]]]:
         "hitzges": (hitzges.build, ()),
         "gpu-cluster": (gpu_cluster.build, cluster),
         "gpu-cluster-noisy": (gpu_cluster.build_noisy, cluster),
-        "gpu-cluster-gangs": (gpu_cluster.build_gangs, cluster),
+        "gpu-cluster-single": (gpu_cluster.build_single, cluster),
         "gpu-cluster-offline": (gpu_cluster.build_offline, gpu_cluster.OFFLINE_OPTIONS),
         "rcmax": (rcmax.build, ()),
         "upmsp": (upmsp.build, upmsp.OPTIONS),

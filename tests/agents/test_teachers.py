@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -23,7 +24,10 @@ from hetsched.envs.objective import Objective
 from hetsched.envs.problem import Problem
 from hetsched.envs.scenarios import get_scenario, sample_instances
 from hetsched.envs.simulator import State
-from hetsched.tests.agents.small_plans import OBJECTIVES, rebuilt, small_plan
+from hetsched.tests.agents.small_plans import OBJECTIVES, all_schedules, rebuilt, small_plan
+
+if TYPE_CHECKING:
+    from hetsched.envs.schedule import Schedule
 
 
 def follow(teacher, state: State, generator: torch.Generator) -> list[torch.Tensor]:
@@ -40,6 +44,12 @@ def follow(teacher, state: State, generator: torch.Generator) -> list[torch.Tens
     return seen
 
 
+def known(problem: Problem, schedules: list[Schedule]) -> ScheduleTeacher:
+    """A teacher of these schedules, one per instance."""
+    found = {id(one): two for one, two in zip(problem.instances, schedules, strict=True)}
+    return ScheduleTeacher(problem, lambda instance: found[id(instance)])
+
+
 @pytest.mark.parametrize("seed", range(4))
 def test_any_right_action_rebuilds_the_schedule(seed: int) -> None:
     """Set-ups, releases and eligibility included, for instances of different sizes in a batch."""
@@ -51,7 +61,7 @@ def test_any_right_action_rebuilds_the_schedule(seed: int) -> None:
     for draw in range(3):
         state = State.initial(problem, objective, "plan")
         generator = torch.Generator().manual_seed(draw)
-        follow(ScheduleTeacher(problem, schedules), state, generator)
+        follow(known(problem, schedules), state, generator)
         assert state.cost().tolist() == pytest.approx(costs, rel=1e-12)
         for found, wanted in zip(state.schedules(), schedules, strict=True):
             assert np.array_equal(found.modes, wanted.modes)
@@ -63,7 +73,7 @@ def test_the_next_job_of_every_machine_is_right_and_nothing_else() -> None:
     schedule = rebuilt(instance, [[2, 0], [1, 3]])
     problem = Problem.from_instances([instance])
     state = State.initial(problem, Objective(makespan=1.0), "plan")
-    teacher = ScheduleTeacher(problem, [schedule])
+    teacher = known(problem, [schedule])
 
     def right() -> list[tuple[int, int]]:
         return [
@@ -88,18 +98,57 @@ def test_a_schedule_teaches_any_of_its_modes_where_jobs_have_several_on_a_machin
     problem = Problem.from_instances([instance])
     schedule = anneal(instance, Objective(makespan=1.0), 10, 0)
     state = State.initial(problem, Objective(makespan=1.0), "plan")
-    follow(ScheduleTeacher(problem, [schedule]), state, torch.Generator())
+    follow(known(problem, [schedule]), state, torch.Generator())
     assert state.cost().tolist() == [3.0]
 
 
-def test_schedules_that_do_not_belong_to_the_problem_are_refused() -> None:
+def test_a_schedule_with_a_mode_that_was_pruned_away_is_refused() -> None:
     instance = Instance.from_matrix([[1.0, 9.0]])
     slow = rebuilt(instance, [[], [0]])
     pruned = Problem.from_instances([instance], keep_fastest=1)
     with pytest.raises(ValueError, match=r"schedules\[0\] uses a mode that the problem does not"):
-        ScheduleTeacher(pruned, [slow])
-    with pytest.raises(ValueError, match="1 schedules for 2 instances"):
-        ScheduleTeacher(Problem.from_instances([instance] * 2), [slow])
+        known(pruned, [slow])
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_where_the_schedule_is_left_the_best_of_what_remains_is_taught(seed: int) -> None:
+    """From wherever random actions lead, right ones lead to the best cost that is still there."""
+    objective = OBJECTIVES[seed % len(OBJECTIVES)]
+    instance = small_plan(seed, jobs=5)
+    problem = Problem.from_instances([instance])
+    rng = np.random.default_rng(seed)
+
+    def best_of(part: Instance) -> Schedule:
+        return min(all_schedules(part), key=lambda one: one.cost(part, objective))
+
+    teacher = ScheduleTeacher(problem, best_of)
+    state = State.initial(problem, objective, "plan")
+    taken = []
+    for _ in range(2):
+        right, legal = teacher.targets(state)[0], state.mask()[0]
+        choices = (legal & ~right if bool((legal & ~right).any()) else legal).nonzero().flatten()
+        action = choices[rng.integers(len(choices))]
+        taken.append(int(problem.mode_index[0].flatten()[action]))
+        state.step(action[None])
+        teacher.follow(state, ~right[action][None])
+    machine = instance.mode_machines
+    costs = [
+        one.cost(instance, objective)
+        for one in all_schedules(instance)
+        if all(mode in one.modes for mode in taken) and begins_with(one, taken, machine)
+    ]
+    follow(teacher, state, torch.Generator().manual_seed(seed))
+    assert state.cost().item() == pytest.approx(min(costs), rel=1e-12)
+
+
+def begins_with(schedule: Schedule, taken: list[int], machine: np.ndarray) -> bool:
+    """Whether the modes come first on their machines, in the order given."""
+    for k in range(int(machine.max()) + 1):
+        order = [m for m in schedule.modes[np.argsort(schedule.starts)] if machine[m] == k]
+        wanted = [mode for mode in taken if machine[mode] == k]
+        if order[: len(wanted)] != wanted:
+            return False
+    return True
 
 
 @pytest.mark.parametrize("name", ["ect-wait", "atc", "fifo"])

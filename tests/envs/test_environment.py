@@ -20,7 +20,7 @@ CASES = [
     ("gpu-cluster", 6, 3),
     ("gpu-cluster", 20, 6),
     ("gpu-cluster-noisy", 8, 4),
-    ("gpu-cluster-gangs", 8, 4),
+    ("gpu-cluster-single", 8, 4),
     ("gpu-cluster-offline", 8, 4),
 ]
 

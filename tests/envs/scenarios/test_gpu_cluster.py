@@ -17,7 +17,7 @@ def draw(name: str, count: int = 200, **size: int) -> list[Instance]:
 
 
 def test_jobs_arrive_over_time_from_zero_on_free_machines() -> None:
-    for instance in draw("gpu-cluster"):
+    for instance in draw("gpu-cluster-single"):
         assert instance.release_times[0] == 0
         assert (np.diff(instance.release_times) >= 0).all()
         assert instance.release_times[-1] > 0
@@ -27,14 +27,14 @@ def test_jobs_arrive_over_time_from_zero_on_free_machines() -> None:
 
 
 def test_the_objective_is_the_mean_flow_time_by_dispatch() -> None:
-    scenario = get_scenario("gpu-cluster")
+    scenario = get_scenario("gpu-cluster-single")
     assert str(scenario.objective) == "mean(flow_time)"
     assert scenario.deciding == "dispatch"
 
 
 def test_durations_are_work_over_measured_speed() -> None:
     table = tables.speeds("gavel", 1)
-    for instance in draw("gpu-cluster:cluster=v100-p100-k80", 20):
+    for instance in draw("gpu-cluster-single:cluster=v100-p100-k80", 20):
         matrix = instance.matrix()
         for job, name in enumerate(instance.job_names):
             model, number = name.rsplit(" #", 1)
@@ -47,7 +47,7 @@ def test_durations_are_work_over_measured_speed() -> None:
 
 def test_durations_on_the_reference_lie_within_a_minute_and_four_hours() -> None:
     seen = [np.inf, 0.0]
-    for instance in draw("gpu-cluster:cluster=v100-p100-k80", 300):
+    for instance in draw("gpu-cluster-single:cluster=v100-p100-k80", 300):
         gpus = [machine.split("-")[0] for machine in instance.machine_names]
         reference = instance.matrix()[:, gpus.index("p100")]
         seen = [min(seen[0], reference.min()), max(seen[1], reference.max())]
@@ -56,14 +56,14 @@ def test_durations_on_the_reference_lie_within_a_minute_and_four_hours() -> None
 
 
 def test_machines_are_named_by_type_and_number() -> None:
-    instance = draw("gpu-cluster:cluster=v100-p100-k80", 1, num_machines=3)[0]
+    instance = draw("gpu-cluster-single:cluster=v100-p100-k80", 1, num_machines=3)[0]
     assert instance.machine_names == ("v100-0", "p100-0", "k80-0")
-    instance = draw("gpu-cluster:cluster=h100-l40s-a30-nodes", 1, num_machines=4)[0]
+    instance = draw("gpu-cluster-single:cluster=h100-l40s-a30-nodes", 1, num_machines=4)[0]
     assert instance.machine_names[-1] == "a30-x8-0"  # a node of eight
 
 
 def test_every_cluster_comes_up_about_as_often_as_its_share() -> None:
-    instances = draw("gpu-cluster", 1000, num_jobs=2, num_machines=4)
+    instances = draw("gpu-cluster-single", 1000, num_jobs=2, num_machines=4)
     for cluster, share in zip(clusters.CLUSTERS, clusters.SHARES, strict=True):
         first = {f"{machine}-0" for machine in cluster.machine_names}
         seen = sum(first <= set(instance.machine_names) for instance in instances)
@@ -75,7 +75,7 @@ def test_the_last_arrival_follows_from_load_and_capacity() -> None:
     _, relative = clusters.relative_durations(cluster, 1)
     share = np.full(len(relative), 1 / len(relative))
     capacity = clusters.fluid_capacity(relative, np.ones(len(relative)), share, np.ones(3))
-    name = "gpu-cluster:cluster=v100-p100-k80,load=0.8"
+    name = "gpu-cluster-single:cluster=v100-p100-k80,load=0.8"
     for instance in draw(name, 20, num_jobs=12, num_machines=3):
         work = instance.matrix()[:, 1].sum()  # on the reference, a P100
         assert instance.release_times[-1] == pytest.approx(work / (0.8 * capacity), rel=1e-3)
@@ -85,7 +85,7 @@ def test_jobs_come_in_bursts() -> None:
     gaps = np.concatenate(
         [
             np.diff(instance.release_times) / np.diff(instance.release_times).mean()
-            for instance in draw("gpu-cluster")
+            for instance in draw("gpu-cluster-single")
         ]
     )
     assert gaps.std() > 1.5  # a Poisson stream has 1
@@ -105,14 +105,14 @@ def test_the_noisy_variant_hides_durations_that_are_right_on_average() -> None:
 
 
 def test_noise_changes_nothing_else() -> None:
-    plain, noisy = draw("gpu-cluster", 1)[0], draw("gpu-cluster:noise=0.3", 1)[0]
+    plain, noisy = draw("gpu-cluster-single", 1)[0], draw("gpu-cluster-single:noise=0.3", 1)[0]
     assert (plain.processing_times == noisy.processing_times).all()
     assert (plain.release_times == noisy.release_times).all()
 
 
 def test_gangs_take_one_two_or_four_gpus_of_nodes_of_four() -> None:
     seen = set()
-    for instance in draw("gpu-cluster-gangs", 50):
+    for instance in draw("gpu-cluster", 50):
         assert (instance.capacity == 4).all()
         seen |= set(instance.demand.tolist())
         for job in range(instance.num_jobs):
@@ -121,8 +121,8 @@ def test_gangs_take_one_two_or_four_gpus_of_nodes_of_four() -> None:
 
 
 def test_gangs_need_a_cluster_that_measured_them() -> None:
-    with pytest.raises(ValueError, match="'h200-h100-l40s-l4' has no speeds of gangs"):
-        get_scenario("gpu-cluster-gangs:cluster=h200-h100-l40s-l4")
+    with pytest.raises(ValueError, match="'h200-h100-l40s-l4' has no measured speeds of jobs"):
+        get_scenario("gpu-cluster:cluster=h200-h100-l40s-l4")
 
 
 def test_the_offline_queue_is_known_and_promises_no_job_the_impossible() -> None:
@@ -140,13 +140,13 @@ def test_the_offline_queue_is_known_and_promises_no_job_the_impossible() -> None
 
 
 def test_simultaneous_arrivals_and_a_single_job_are_fine() -> None:
-    for instance in draw("gpu-cluster", 200, num_jobs=2):
+    for instance in draw("gpu-cluster-single", 200, num_jobs=2):
         assert np.isfinite(instance.release_times).all()
-    assert draw("gpu-cluster", 1, num_jobs=1)[0].release_times.tolist() == [0]
+    assert draw("gpu-cluster-single", 1, num_jobs=1)[0].release_times.tolist() == [0]
 
 
 def test_the_first_instance_is_what_it_always_was() -> None:
-    instance = draw("gpu-cluster", 1)[0]
+    instance = draw("gpu-cluster-single", 1)[0]
     values = np.concatenate([instance.processing_times, instance.release_times])
     # Whole milliseconds: the last bits of a platform's arithmetic do not matter.
     milliseconds = np.round(values * 1000).astype("<i8")
