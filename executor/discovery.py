@@ -89,7 +89,8 @@ class Discovery:
             name = f"{kind}-{numbers[kind]}"
             numbers[kind] += 1
             uuids = tuple(one.uuid for one in members)
-            made.append(Machine(name, kind, "gpu", uuids, capacity=len(uuids)))
+            memory = min((one.memory for one in members if one.memory), default=None)
+            made.append(Machine(name, kind, "gpu", uuids, capacity=len(uuids), memory=memory))
         if cpu_slots:
             made.append(Machine("cpu", capacity=cpu_slots))
         return tuple(made)

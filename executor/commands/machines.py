@@ -105,6 +105,8 @@ def entry(machine: Machine) -> dict[str, Any]:
         said["device"] = machine.devices[0]
     elif machine.devices:
         said["devices"] = list(machine.devices)
+    if machine.memory is not None:
+        said["memory"] = _size(machine.memory)
     return said
 
 
@@ -119,7 +121,7 @@ def to_yaml(machines: Sequence[Machine], found: Discovery) -> str:
             entry(machine), default_flow_style=True, sort_keys=False, width=10**6
         ).strip()
         device = products.get(machine.devices[0]) if machine.devices else None
-        comment = f"  # {device.product}, {_size(device.memory)}" if device else ""
+        comment = f"  # {device.product}" if device else ""
         lines.append(f"  - {text}{comment}")
     return "\n".join(lines) + "\n"
 
@@ -177,5 +179,5 @@ def _table(console: Console, found: Discovery, machines: Sequence[Machine], give
         console.print(table)
 
 
-def _size(memory: int | None) -> str:
+def _size(memory: float | None) -> str:
     return "unknown" if memory is None else f"{memory / 2**30:.1f} GiB"

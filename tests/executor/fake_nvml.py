@@ -67,7 +67,7 @@ class FakeNvml:
         return self.gpus[index]
 
     def nvmlDeviceGetHandleByUUID(self, uuid: str) -> FakeGpu:
-        return next(gpu for gpu in self.gpus if gpu.uuid == uuid)
+        return _told(next((gpu for gpu in self.gpus if gpu.uuid == uuid), None))
 
     def nvmlDeviceGetName(self, gpu: FakeGpu) -> bytes:
         return gpu.name.encode()  # as old bindings do

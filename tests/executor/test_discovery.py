@@ -129,9 +129,13 @@ def test_mig_without_slices_is_said() -> None:
 
 
 def test_gpus_of_one_type_can_be_one_machine() -> None:
-    nvml = FakeNvml(FakeGpu(uuid="a"), FakeGpu("NVIDIA L40S", "b"), FakeGpu(uuid="c"))
+    nvml = FakeNvml(
+        FakeGpu(uuid="a", total=140 * GIB),
+        FakeGpu("NVIDIA L40S", "b", total=None),
+        FakeGpu(uuid="c", total=139 * GIB),
+    )
     assert discover(nvml).machines(group=True, cpu_slots=4) == (
-        Machine("h200-0", "h200", "gpu", ("a", "c"), capacity=2),
+        Machine("h200-0", "h200", "gpu", ("a", "c"), capacity=2, memory=139 * GIB),
         Machine("l40s-0", "l40s", "gpu", ("b",)),
         Machine("cpu", capacity=4),
     )

@@ -41,7 +41,7 @@ def test_the_yaml_is_read_back_as_the_same_machines(
     path = tmp_path / "machines.yaml"
     path.write_text(text, encoding="utf-8")
     assert parse_machines(str(path)) == discover(nvml).machines(group, cpu_slots=3)
-    assert "# NVIDIA A100-SXM4-80GB MIG 1g.10gb, 10.0 GiB" in text
+    assert "memory: 10.0 GiB}  # NVIDIA A100-SXM4-80GB MIG 1g.10gb" in text
 
 
 def test_shared_devices_keep_their_slots(
@@ -76,6 +76,7 @@ def test_the_json_holds_devices_and_machines(
     assert [one["health"]["verdict"] for one in report["devices"]] == ["ok", "suspect", "unknown"]
     assert report["machines"][2] == {
         "name": "a100-80gb-1g.10gb-0", "type": "a100-80gb-1g.10gb", "device": "MIG-1",
+        "memory": "10.0 GiB",
     }  # fmt: skip
 
 
