@@ -9,16 +9,12 @@ import contextlib
 import functools
 import os
 import signal
-import subprocess
-import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from hetsched.executor import ray_guard
 from hetsched.executor.protocol import Attempt, Executor, Machine, Outcome
 from hetsched.executor.ray_cluster import RayUnavailable
 from hetsched.executor.ray_executor import RayExecutor, open_ray
@@ -62,6 +58,109 @@ def cluster() -> Iterator[Cluster]:
         yield made
         ray.shutdown()
         made.shutdown()
+
+
+def run_all(
+    executor: RayExecutor, jobs: dict[str, float], midway: dict[int, Any], seconds: float = 90.0
+) -> list[Outcome]:
+    """Run sleeping jobs wherever there is room; again, if their machine goes away.
+
+    Args:
+        jobs: seconds that each takes.
+        midway: what to call when so many attempts have been started.
+    """
+    waiting, free = dict(jobs), {machine.name for machine in executor.machines}
+    numbers, started, ended = dict.fromkeys(jobs, 0), 0, []
+    give_up = executor.now() + seconds
+    while waiting or len(free) < len(executor.machines):
+        assert executor.now() < give_up, f"{waiting} still wait; down: {executor.down()}"
+        for machine in sorted(free - executor.down()):
+            if waiting:
+                job, length = waiting.popitem()
+                numbers[job] += 1
+                command = ("sleep", str(length))
+                executor.start(Attempt(job, machine, number=numbers[job], command=command))
+                free.discard(machine)
+                started += 1
+                if started in midway:
+                    midway[started]()
+        for outcome in executor.poll(executor.now() + 1.0):
+            free.add(outcome.attempt.machine)
+            if outcome.machine_failed:
+                waiting[outcome.attempt.job] = jobs[outcome.attempt.job]
+            ended.append(outcome)
+    return ended
+
+
+def test_a_node_goes_away_and_comes_back_and_nothing_is_lost(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    executor = open_ray(tmp_path, grace=GRACE)
+    with contextlib.closing(executor):
+        assert [machine.name for machine in executor.machines] == ["a100-0", "v100-0", "v100-1"]
+        assert executor.down() == frozenset()
+        jobs = {f"job {number}": 0.4 for number in range(20)}
+        remove = functools.partial(cluster.remove_node, cluster.a100, allow_graceful=False)
+        ended = run_all(executor, jobs, {7: remove})  # the first of its round, on the a100
+        assert executor.down() == {"a100-0"}
+
+        lost = [one for one in ended if one.status == "lost"]
+        assert [one.attempt.machine for one in lost] == ["a100-0"]
+        assert lost[0].machine_failed
+        assert "went away" in lost[0].reason
+        done = [one.attempt.job for one in ended if one.status == "done"]
+        assert sorted(done) == sorted(jobs)  # every job once
+
+        executor.start(Attempt("x", "a100-0", command=("true",)))  # a race that the caller lost
+        assert [one.machine_failed for one in executor.poll()] == [True]
+
+        cluster.a100 = add_a100(cluster)
+        give_up = executor.now() + 60
+        while executor.down():
+            assert executor.poll(give_up) == []  # returns early: something has changed
+            assert executor.now() < give_up
+        executor.start(Attempt("x", "a100-0", number=2, command="echo back"))
+        (outcome,) = executor.poll()
+        assert outcome.status == "done"
+
+
+def test_an_actor_that_is_killed_takes_its_jobs_along_and_is_replaced(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    executor = open_ray(tmp_path, (Machine("cpu"),), grace=GRACE)
+    with contextlib.closing(executor):
+        pids = tmp_path / "pids"
+        command = f"trap '' TERM; setsid sleep 60 & echo $PPID $$ > {pids}; sleep 60"
+        executor.start(Attempt("a", "cpu", command=command))
+        actor, job = numbers_in(pids, 2)
+        os.kill(actor, signal.SIGKILL)
+        (outcome,) = executor.poll(executor.now() + 60)
+        assert (outcome.status, outcome.machine_failed) == ("lost", True)
+        assert executor.down() == {"cpu"}
+        assert wait_until(lambda: not is_alive(job))
+        give_up = executor.now() + 60
+        while executor.down() and executor.now() < give_up:
+            executor.poll(give_up)
+        executor.start(Attempt("a", "cpu", number=2, command=("true",)))
+        assert executor.poll()[0].status == "done"
+
+
+def test_a_machine_that_the_cluster_has_not_is_refused(cluster: Cluster, tmp_path: Path) -> None:
+    wanted = (Machine("cpu"), Machine("big", "h100", "gpu", ("0",)))
+    with pytest.raises(RayUnavailable, match=r"'big'.* type 'h100' .* offers 1 a100 GPUs, 6 cpu"):
+        open_ray(tmp_path, wanted)
+    assert list(tmp_path.iterdir()) == []  # nothing is left behind
+    open_ray(tmp_path, (Machine("cpu", capacity=4),)).close()  # and nothing is held
+
+
+@pytest.mark.parametrize("check", OPENING, ids=lambda check: check.__name__)
+def test_ray_is_opened_and_closed_as_promised(
+    check: Check, cluster: Cluster, tmp_path: Path
+) -> None:
+    def another(wake: int | None) -> Executor:
+        return open_ray(tmp_path / "logs", MACHINES[:2], grace=GRACE, wake=wake)
+
+    check(Subject(None, another, tmp_path))  # type: ignore[arg-type]
 
 
 @pytest.fixture(scope="module")
