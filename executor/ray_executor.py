@@ -18,9 +18,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote
 
 from hetsched.executor import ray_cluster
+from hetsched.executor.exits import file_name
 from hetsched.executor.protocol import Attempt, Machine, Occupancy, Outcome
 from hetsched.executor.ray_cluster import RayUnavailable
 from hetsched.executor.ray_crew import Bell, Crew
@@ -271,7 +271,7 @@ class RayExecutor:
                 self._ended.append(_lost(flight, self.now(), where))
 
     def _log_of(self, attempt: Attempt) -> Path:
-        return self._log_dir / f"{quote(attempt.job, safe=' ')}.{attempt.number}.log"
+        return self._log_dir / file_name(attempt.job, attempt.number, "log")
 
     def _sleep(self, until: float) -> bool:
         """Wait for an event, at most until the given time; True: woken from outside."""

@@ -191,6 +191,14 @@ def a_job_that_ignores_sigterm_is_killed_after_its_grace_with_its_descendants(
 
 
 @check(PROCESSES)
+def a_job_that_takes_more_memory_than_it_may_is_ended(subject: Subject) -> None:
+    hoard = (sys.executable, "-c", "held = bytearray(300 * 2**20); import time; time.sleep(60)")
+    outcome = run(subject, hoard, memory=100 * 2**20)
+    assert outcome.status == "memory"
+    assert "more than its limit of 100 MiB" in outcome.reason
+
+
+@check(PROCESSES)
 def a_stop_without_grace_kills_at_once(subject: Subject) -> None:
     executor, ready = subject.executor, subject.folder / "ready"
     command = f"trap '' TERM; echo $$ > {ready}; sleep 60; sleep 60"

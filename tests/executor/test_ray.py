@@ -145,6 +145,44 @@ def test_an_actor_that_is_killed_takes_its_jobs_along_and_is_replaced(
         assert executor.poll()[0].status == "done"
 
 
+DRIVER = """
+import sys
+from hetsched.executor.protocol import Attempt, Machine
+from hetsched.executor.ray_executor import open_ray
+address, folder = sys.argv[1:]
+executor = open_ray(folder, (Machine("cpu"),), address)
+command = f"trap '' TERM; sleep 60 & echo $$ $! > {folder}/pids; wait; sleep 60"
+executor.start(Attempt("a", "cpu", command=command))
+executor.poll()
+"""
+
+
+def test_the_jobs_of_a_scheduler_that_is_killed_end(cluster: Cluster, tmp_path: Path) -> None:
+    command = (sys.executable, "-c", DRIVER, cluster.address, os.fspath(tmp_path))
+    driver = subprocess.Popen(command)
+    try:
+        assert wait_until(lambda: (tmp_path / "pids").exists(), seconds=120.0)
+        processes = numbers_in(tmp_path / "pids", 2)
+        assert all(is_alive(pid) for pid in processes)
+    finally:
+        driver.kill()
+        driver.wait()
+    assert wait_until(lambda: not any(is_alive(pid) for pid in processes), seconds=60.0)
+
+
+def test_on_a_cluster_of_our_own_devices_are_taken_literally(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    machine = Machine("g", "any", "gpu", ("GPU-0a1b", "GPU-2c3d"), capacity=2)
+    executor = RayExecutor((machine,), tmp_path, GRACE, own_devices=True, opened=7.0)
+    with contextlib.closing(executor):
+        assert 7.0 <= executor.now() < 17.0
+        executor.start(Attempt("a", "g", demand=2, command="echo $CUDA_VISIBLE_DEVICES"))
+        (outcome,) = executor.poll()
+        assert outcome.log is not None
+        assert Path(outcome.log).read_text() == "GPU-0a1b,GPU-2c3d\n"
+
+
 def test_a_machine_that_the_cluster_has_not_is_refused(cluster: Cluster, tmp_path: Path) -> None:
     wanted = (Machine("cpu"), Machine("big", "h100", "gpu", ("0",)))
     with pytest.raises(RayUnavailable, match=r"'big'.* type 'h100' .* offers 1 a100 GPUs, 6 cpu"):
