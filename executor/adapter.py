@@ -1,31 +1,30 @@
 """Runs a queue with a policy: at every event the live queue becomes a state, the policy decides.
 
-The loop of every scheduler: note what has ended, ask the policy and start what it says until it
-says WAIT or nothing fits, then wait for the next event. It takes the decisions that the simulator
-takes on the same durations (tests/executor/test_differential.py holds that), whatever the
-executor.
+`run_queue` is the call for programs: it keeps nothing once it returns. It takes the decisions that
+the simulator takes on the same durations (tests/executor/test_differential.py holds that), whatever
+the executor. `hetsched.executor.restore` is the same for a queue that outlives its scheduler.
 """
 
 from __future__ import annotations
 
 import datetime
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
-import torch
-
-from hetsched.agents.policy import act
 from hetsched.envs.objective import Objective
-from hetsched.executor.backlog import Backlog
+from hetsched.executor.backlog import WINDOW, Backlog
+from hetsched.executor.guard import TIMEOUT_SECONDS, Guard
+from hetsched.executor.health import PROBATION_SECONDS, Health
+from hetsched.executor.ledger import Notebook
+from hetsched.executor.retries import Retries
+from hetsched.executor.scheduler import Scheduler
 
 if TYPE_CHECKING:
     from hetsched.agents.policy import Policy
+    from hetsched.executor.estimates import Estimates
     from hetsched.executor.protocol import Attempt, Executor, Outcome
     from hetsched.executor.queue import Queue
-
-PATIENCE_SECONDS = 10.0  # after the grace, for the kernel to end what was killed
 
 
 class Observer(Protocol):
@@ -35,7 +34,10 @@ class Observer(Protocol):
         """An attempt has started."""
 
     def ended(self, outcome: Outcome, again: bool) -> None:
-        """An attempt has ended; `again`: the job will be retried."""
+        """An attempt has ended; `again`: the job will run once more."""
+
+    def noted(self, text: str, at: float) -> None:
+        """Something else that people should know: a policy has failed, a machine is drained."""
 
 
 class Silent:
@@ -46,6 +48,9 @@ class Silent:
 
     def ended(self, outcome: Outcome, again: bool) -> None:
         """See `Observer.ended`."""
+
+    def noted(self, text: str, at: float) -> None:
+        """See `Observer.noted`."""
 
 
 @dataclass
@@ -59,6 +64,7 @@ class Run:
         interrupted: somebody asked to stop.
         ended: the executor's clock at the end.
         decisions: seconds each question to the policy took.
+        notes: what else people should know, in its order.
         began: wall-clock time of the beginning, for people.
     """
 
@@ -69,6 +75,7 @@ class Run:
     interrupted: bool = False
     ended: float = 0.0
     decisions: list[float] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
     began: datetime.datetime = field(
         default_factory=lambda: datetime.datetime.now().astimezone().replace(microsecond=0)
     )
@@ -90,6 +97,11 @@ def run_queue(
     policy: Policy,
     executor: Executor,
     *,
+    fallback: Policy | None = None,
+    decision_timeout: float = TIMEOUT_SECONDS,
+    estimates: Estimates | None = None,
+    probation: float = PROBATION_SECONDS,
+    window: int = WINDOW,
     stops: Callable[[], int] = lambda: 0,
     observer: Observer | None = None,
 ) -> Run:
@@ -99,6 +111,10 @@ def run_queue(
         queue: jobs and machines.
         policy: any policy; it sees a one-row dispatch state.
         executor: freshly opened, with the queue's machines; the caller closes it.
+        fallback, decision_timeout: see `Guard`; without a fallback a policy's failure is raised.
+        estimates: corrects expected durations as jobs finish; None: they stay as they are.
+        probation: see `Health`.
+        window: modes that the policy is shown at most, see `Backlog`.
         stops: how often somebody has asked to stop; once: running jobs get their grace, twice:
             they are killed.
         observer: told of every start and end.
@@ -108,83 +124,29 @@ def run_queue(
     """
     if tuple(executor.machines) != tuple(queue.machines):
         raise ValueError("run_queue: the executor has other machines than the queue; use its own.")
-    backlog = Backlog(queue, Objective.parse(queue.objective))
-    run = Run(queue, policy.name)
-    observer = observer or Silent()
-    while backlog.waiting or backlog.running:
-        if stops():
-            _interrupt(backlog, executor, run, stops, observer)
-            break
-        now = executor.now()
-        if backlog.waiting:
-            _decide(backlog, policy, executor, run, observer, now)
-        release = backlog.next_release(now)
-        if not backlog.running and release == float("inf"):
-            for name in backlog.waiting:  # cannot happen: WAIT is illegal on an idle cluster
-                backlog.not_run[name] = "nothing ran, and the policy started nothing"
-            break
-        _note(executor.poll(release), backlog, run, observer)
-    run.not_run = dict(backlog.not_run)
-    run.ended = executor.now()
-    return run
-
-
-def _decide(
-    backlog: Backlog,
-    policy: Policy,
-    executor: Executor,
-    run: Run,
-    observer: Observer,
-    now: float,
-) -> None:
-    """Start what the policy says until it says WAIT or nothing can start now."""
-    began = time.perf_counter()  # what the policy looks at belongs to the price of asking it
-    view = backlog.view(now)
-    state = view.state
-    while not bool(state.done) and float(state.now) == now and bool(state.legal().any()):
-        with torch.no_grad():
-            action = act(policy, state)
-        run.decisions.append(time.perf_counter() - began)
-        choice = view.choice(int(action))
-        if choice is None:
-            return
-        job = backlog.jobs[choice.job]
-        backlog.attempts[choice.job] += 1
-        attempt = job.attempt(choice.mode, backlog.attempts[choice.job])
-        at = executor.start(attempt)
-        backlog.started(choice, at)
-        observer.started(attempt, at)
-        began = time.perf_counter()
-        state.step(action)  # moves its clock on when nothing more can start now
-
-
-def _note(outcomes: list[Outcome], backlog: Backlog, run: Run, observer: Observer) -> None:
-    for outcome in outcomes:
-        run.outcomes.append(outcome)
-        observer.ended(outcome, backlog.ended(outcome, retry=not run.interrupted))
-
-
-def _interrupt(
-    backlog: Backlog,
-    executor: Executor,
-    run: Run,
-    stops: Callable[[], int],
-    observer: Observer,
-) -> None:
-    """Stop what runs, wait for it, and say of the rest why it never ran."""
-    run.interrupted = True
-    reasons = {name: backlog.why_waiting(name, executor.now()) for name in backlog.waiting}
-    backlog.waiting.clear()
-    asked = stops()
-    for name in list(backlog.running):
-        executor.stop(name)
-    give_up = executor.now() + backlog.queue.grace + PATIENCE_SECONDS
-    while backlog.running and executor.now() < give_up:
-        if stops() > asked:
-            for name in list(backlog.running):
-                executor.stop(name, grace=0.0)
-        _note(executor.poll(give_up), backlog, run, observer)
+    backlog = Backlog(queue.machines, Objective.parse(queue.objective), window)
+    backlog.add(queue.jobs)
+    notebook = Notebook()
+    scheduler = Scheduler(
+        backlog=backlog,
+        guard=Guard(policy, fallback, decision_timeout),
+        executor=executor,
+        ledger=notebook,
+        observer=observer or Silent(),
+        retries=Retries(backlog),
+        health=Health([machine.name for machine in queue.machines], probation),
+        estimates=estimates,
+        grace=queue.grace,
+        stops=stops,
+    )
+    run = Run(queue, policy.name, notebook.outcomes, decisions=notebook.decisions)
+    scheduler.run()
+    run.notes = notebook.notes
+    run.interrupted, run.ended = scheduler.interrupted, executor.now()
+    never = {name: why for name, (status, why) in notebook.fates.items() if status == "not run"}
     tried = run.last
-    for name, reason in reasons.items():
+    for name, why in scheduler.left.items():
         if name not in tried:
-            backlog.not_run[name] = f"the queue was stopped first; it {reason}"
+            never[name] = f"the queue was stopped first; it {why}"
+    run.not_run = never
+    return run

@@ -122,7 +122,8 @@ class Exits:
             left = [
                 one
                 for one in self.marked()
-                if one.pid != os.getpid() and (job is None or (one.job, one.number) == (job, number))
+                if one.pid != os.getpid()
+                and (job is None or (one.job, one.number) == (job, number))
             ]
             if not left:
                 break

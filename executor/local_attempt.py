@@ -75,9 +75,7 @@ def ended_by_itself(code: int | None) -> tuple[Status, str]:
     return ("failed" if code > 0 else "lost"), processes.describe_exit(code)
 
 
-def found_outcome(
-    attempt: Attempt, started: float, ended: float, code: int, log: Path
-) -> Outcome:
+def found_outcome(attempt: Attempt, started: float, ended: float, code: int, log: Path) -> Outcome:
     """What the end of an attempt means that was found to have ended while nobody looked.
 
     SIGTERM then came from the computer's shutting down, and is as good as a preemption.

@@ -1,4 +1,4 @@
-"""Jobs and machines as plain data, for files that outlive a process: what is not said is default."""
+"""Jobs and machines as lines of JSON, for files that outlive a process."""
 
 from __future__ import annotations
 

@@ -78,6 +78,7 @@ def as_dict(run: Run, executor: str) -> dict[str, Any]:
             "mean_ms": float(np.mean(milliseconds)) if milliseconds else 0.0,
             "max_ms": max(milliseconds, default=0.0),
         },
+        "notes": list(run.notes),
     }
 
 
@@ -168,6 +169,8 @@ def print_report(run: Run, executor: str, console: Console, planned: bool = Fals
         f"Machines in use: {used}.",
     ):
         console.print(line, highlight=False, markup=False)
+    for note in run.notes:
+        console.print(f"Warning: {note}.", highlight=False, markup=False, style="red")
 
 
 def _coloured(status: str) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -25,6 +24,12 @@ jobs:
   - {name: b, command: "exit 3", durations: {cpu: 0.1}}
   - {name: c, command: "true", durations: {cpu: 0.1}, after: b}
 """
+
+
+@pytest.fixture(autouse=True)
+def in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The states of queues go to runs/dispatch of the current folder."""
+    monkeypatch.chdir(tmp_path)
 
 
 def write(tmp_path: Path, text: str = QUEUE) -> str:
@@ -176,9 +181,7 @@ def test_a_stop_signal_leaves_no_orphan(tmp_path: Path, number: int, status: int
     text = text.replace("OBEYS", str(flags[0])).replace("IGNORES", str(flags[1]))
     command = [sys.executable, str(ROOT / "dispatch.py"), write(tmp_path, text)]
     command += ["--policy", "fifo", "--logs", str(tmp_path / "logs")]
-    process = subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env={**os.environ, "OTHER": "1"}
-    )
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     try:
         end = time.monotonic() + 60
         while not all(flag.exists() for flag in flags) and time.monotonic() < end:
@@ -191,7 +194,8 @@ def test_a_stop_signal_leaves_no_orphan(tmp_path: Path, number: int, status: int
     assert process.returncode == status, err.decode()
     assert processes_with(mark) == []
     said = json.loads((tmp_path / "logs" / "report.json").read_text(encoding="utf-8"))
-    assert [one["status"] for one in said["jobs"]] == ["cancelled", "cancelled", "not run"]
-    assert said["jobs"][1]["reason"] == "stopped and was killed after its grace"
+    assert [one["status"] for one in said["jobs"]] == ["preempted", "preempted", "not run"]
+    assert said["jobs"][1]["reason"] == "made to leave its machine; it was killed after its grace"
     assert "it comes after 'obeys', which had not ended" in said["jobs"][2]["reason"]
     assert "0 of 3 jobs done" in out.decode()
+    assert "Jobs not over: 3. To go on: dispatch.py run --state" in err.decode()

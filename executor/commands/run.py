@@ -1,11 +1,11 @@
-"""``dispatch.py run``: run a queue of real jobs with a policy."""
+"""``dispatch.py run``: run a queue of real jobs with a policy, or go on with one."""
 
 from __future__ import annotations
 
 import argparse
 import contextlib
-import datetime
 import json
+import math
 import os
 import sys
 from collections.abc import Sequence
@@ -13,38 +13,66 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hetsched.cli import UserError, user_input
+from hetsched.executor.commands.common import DEFAULT_FOLDER, Printer, chosen_policy
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
-    from hetsched.agents.policy import Policy
     from hetsched.executor.adapter import Run
-    from hetsched.executor.protocol import Attempt, Executor, Outcome
+    from hetsched.executor.guard import Guard
+    from hetsched.executor.protocol import Executor
     from hetsched.executor.queue import Queue
+    from hetsched.executor.store_ledger import StoreLedger
 
 DEFAULT_POLICY = "gpu-cluster"
-DEFAULT_LOGS = Path("runs", "dispatch")
+DEFAULT_FALLBACK = "ect-wait"
 SOME_JOB_FAILED = 1
 
 
 def main(arguments: Sequence[str]) -> int:
-    """The command; returns status 0, 1, or 128 + the signal that stopped it."""
-    return dispatch(parse(arguments))
+    """The command; returns status 0, 1, or 128 + the signal that stopped it.
+
+    Raises:
+        UserError: a mistake in the options, the queue or the policy; nothing has run then.
+    """
+    options = parse(arguments)
+    for option, path in (("--json", options.json), ("--gantt", options.gantt)):
+        _check_output(option, path)
+    if options.dry_run or options.executor == "simulated":
+        return _simulate(options)
+    return _run(options)
 
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
     """The options of the command line."""
     parser = argparse.ArgumentParser(
-        prog="dispatch.py",
-        description="Run a queue of jobs on unrelated machines, placed by a policy.",
+        prog="dispatch.py run",
+        description="Run a queue of jobs on unrelated machines, placed by a policy. A queue that "
+        "was left (Ctrl-C, a crash, kill -9) goes on where it was.",
         epilog="Exit status: 0 all jobs done, 1 some not, 2 a mistake in the call, 130 Ctrl-C.",
     )
-    parser.add_argument("queue", metavar="QUEUE.yaml", help="jobs and machines, docs/dispatch.md")
+    parser.add_argument(
+        "queue",
+        metavar="QUEUE.yaml",
+        nargs="?",
+        help="jobs and machines, docs/dispatch.md; may be left out to go on with --state",
+    )
     parser.add_argument(
         "--policy",
         default=DEFAULT_POLICY,
         help="checkpoint, name of a shipped policy, or of a rule such as ect-wait or atc:k=0.5 "
         "(default: %(default)s)",
+    )
+    parser.add_argument(
+        "--fallback",
+        metavar="RULE",
+        help="decides where the policy fails, also when it cannot be loaded (default: "
+        f"{DEFAULT_FALLBACK}, and what cannot be loaded is a mistake in the call)",
+    )
+    parser.add_argument(
+        "--decision-timeout",
+        metavar="SECONDS",
+        type=float,
+        default=10.0,
+        help="after which the fallback decides (default: %(default)s)",
     )
     parser.add_argument("--executor", choices=("local", "simulated"), default="local")
     parser.add_argument(
@@ -53,60 +81,109 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
         help="instead of the queue's: a YAML file, or NAME:TYPE@DEVICE*SLOTS,... where DEVICE is "
         "cpu, a GPU's UUID or its index",
     )
+    parser.add_argument(
+        "--state",
+        metavar="DIR",
+        type=Path,
+        help=f"folder that remembers the queue (default: {DEFAULT_FOLDER}/NAME for NAME.yaml)",
+    )
+    parser.add_argument("--fresh", action="store_true", help="set that folder aside and begin anew")
+    parser.add_argument(
+        "--stay", action="store_true", help="wait for submitted jobs when all are over"
+    )
     parser.add_argument("--json", metavar="OUT", help="write the report as JSON (-: to stdout)")
     parser.add_argument("--gantt", metavar="OUT", help="draw what ran, OUT.png or OUT.html")
     parser.add_argument(
-        "--logs",
-        metavar="DIR",
-        type=Path,
-        help=f"folder for the jobs' output (default: a new one in {DEFAULT_LOGS})",
+        "--logs", metavar="DIR", type=Path, help="folder for the jobs' output (default: in --state)"
+    )
+    parser.add_argument(
+        "--probation",
+        metavar="SECONDS",
+        type=float,
+        default=300.0,
+        help="after which a machine that was drained for its failures is tried again "
+        "(default: %(default)s)",
+    )
+    parser.add_argument(
+        "--no-learning", action="store_true", help="believe the queue's durations to the end"
     )
     parser.add_argument("--dry-run", action="store_true", help="show the plan, start nothing")
     parser.add_argument("--quiet", action="store_true", help="no line per start and end")
     return parser.parse_args(arguments)
 
 
-def dispatch(options: argparse.Namespace) -> int:
-    """Run the queue and report; returns the exit status.
+def _simulate(options: argparse.Namespace) -> int:
+    """Run on a fake clock; nothing is remembered."""
+    from hetsched.executor.adapter import run_queue
+    from hetsched.executor.simulated import SimulatedExecutor
 
-    Raises:
-        UserError: a mistake in the options, the queue or the policy; nothing has run then.
-    """
+    if options.queue is None:
+        raise UserError("QUEUE.yaml is missing; give the queue to simulate")
+    queue = _queue(options)
+    policy = chosen_policy(options.policy)
+    done = run_queue(queue, policy, SimulatedExecutor(queue.machines))
+    _report(done, "simulated", options, logs=None)
+    return 0 if done.all_done or options.dry_run else SOME_JOB_FAILED
+
+
+def _run(options: argparse.Namespace) -> int:
+    """Run on this computer, remembering everything."""
+    from hetsched.executor import store
+
+    queue = None if options.queue is None else _queue(options)
+    guard = _guard(options)
+    folder = _folder(options)
+    if queue is not None:
+        _prepare(folder, queue, options)
+    with user_input("--state"):
+        ledger = _open(folder)
+    with contextlib.closing(ledger):
+        if queue is not None:
+            with user_input():
+                _merge(ledger, queue, options.quiet)
+        done, stopped_by = _go_on(ledger, guard, options)
+        logs = options.logs or folder / store.LOGS
+        _report(done, "local", options, logs)
+        left = sum(job.name not in _over(done) for job in done.queue.jobs)
+        if done.interrupted and left:
+            print(
+                f"Jobs not over: {left}. To go on: dispatch.py run --state {folder}",
+                file=sys.stderr,
+            )
+    if done.interrupted and stopped_by is not None:
+        return 128 + stopped_by
+    return 0 if done.all_done else SOME_JOB_FAILED
+
+
+def _go_on(
+    ledger: StoreLedger, guard: Guard, options: argparse.Namespace
+) -> tuple[Run, int | None]:
     from rich.console import Console
 
-    queue = _queue(options)
-    for option, path in (("--json", options.json), ("--gantt", options.gantt)):
-        _check_output(option, path)
-    policy = _policy(options.policy)
-    from hetsched.executor import report
-    from hetsched.executor.adapter import run_queue
+    from hetsched.executor import store
+    from hetsched.executor.estimates import Estimates
+    from hetsched.executor.restore import resume_queue
     from hetsched.executor.signals import StopSignals
 
     err = Console(stderr=True, highlight=False, soft_wrap=True)
-    out = err if options.json == "-" else Console()
-    kind = "simulated" if options.dry_run else options.executor
-    with StopSignals() as signals:
-        executor, logs = _executor(kind, queue, options.logs, signals.descriptor)
-        if logs is not None and not options.quiet:
-            err.print(f"Output of the jobs: {logs}", markup=False)
+    with StopSignals(store.make_bell(ledger.folder)) as signals:
+        executor = _executor(ledger, options, signals.descriptor)
+        if not options.quiet:
+            err.print(f"State of the queue: {ledger.folder}", markup=False)
         with contextlib.closing(executor):
-            done = run_queue(
-                queue,
-                policy,
+            done = resume_queue(
+                ledger,
+                guard,
                 executor,
+                estimates=None if options.no_learning else Estimates(ledger.machines),
+                probation=options.probation,
                 stops=lambda: signals.count,
-                observer=None if options.quiet or kind == "simulated" else _Printer(err),
+                observer=Printer(err, options.quiet),
+                stay=options.stay,
             )
-        if options.dry_run:
-            out.print("Planned from the estimates; nothing was started.", style="bold")
-        report.print_report(done, kind, out, planned=options.dry_run)
-        _write(done, kind, options, logs)
-        last = signals.last
-    if options.dry_run:
-        return 0
-    if done.interrupted and last is not None:
-        return 128 + last
-    return 0 if done.all_done else SOME_JOB_FAILED
+        if not done.interrupted:
+            ledger.set(ended=repr(done.ended))
+        return done, signals.last
 
 
 def _queue(options: argparse.Namespace) -> Queue:
@@ -119,6 +196,98 @@ def _queue(options: argparse.Namespace) -> Queue:
     with user_input("queue: objective"):
         Objective.parse(queue.objective)
     return queue
+
+
+def _folder(options: argparse.Namespace) -> Path:
+    if options.state is not None:
+        return Path(options.state)
+    if options.queue is None:
+        raise UserError("QUEUE.yaml is missing; give a queue, or --state to go on with one")
+    return DEFAULT_FOLDER / Path(options.queue).stem
+
+
+def _prepare(folder: Path, queue: Queue, options: argparse.Namespace) -> None:
+    """Have a state to go on with: the queue's own, unless that is to begin anew.
+
+    In the default folder a queue that has come to its end is run again when it is named again. A
+    folder that was asked for is never run again unasked: a supervisor that restarts the command
+    after a crash must not start a weekend of work a second time.
+    """
+    from hetsched.executor import store
+    from hetsched.executor.store_merge import set_aside
+
+    with user_input("--state"):
+        if store.exists(folder):
+            with contextlib.closing(store.connect(folder)) as file:
+                ended = "ended" in store.read_meta(file)
+            if options.fresh or (ended and options.state is None):
+                place = set_aside(folder)
+                if not options.quiet:
+                    print(f"The last run of this queue is now in {place}", file=sys.stderr)
+        if not store.exists(folder):
+            try:
+                store.create(folder, queue)
+            except OSError as error:
+                raise UserError(
+                    f"--state: {folder} cannot be made ({error.strerror}); choose another."
+                ) from None
+
+
+def _open(folder: Path) -> StoreLedger:
+    from hetsched.executor.store_ledger import StoreLedger
+
+    return StoreLedger(folder)
+
+
+def _merge(ledger: StoreLedger, queue: Queue, quiet: bool) -> None:
+    from hetsched.executor.store_merge import merge
+
+    merged = merge(ledger, queue)
+    if merged.kept:
+        print(
+            f"{len(merged.kept)} jobs differ in the file from what has run already, "
+            f"{merged.kept[0]!r} first; they stay as they are (--fresh begins anew).",
+            file=sys.stderr,
+        )
+    for name in merged.stranded:
+        print(f"Job {name!r} will not run: none of its machines is listed.", file=sys.stderr)
+
+
+def _guard(options: argparse.Namespace) -> Guard:
+    """The policy, or, where it cannot be loaded and one was asked for, its fallback."""
+    from hetsched.executor.guard import Guard
+
+    if not options.decision_timeout > 0:
+        raise UserError(f"--decision-timeout is {options.decision_timeout}; give seconds above 0")
+    if not (options.probation > 0 and not math.isnan(options.probation)):
+        raise UserError(f"--probation is {options.probation}; give seconds above 0")
+    fallback = chosen_policy(options.fallback or DEFAULT_FALLBACK, "--fallback", rule=True)
+    try:
+        policy = chosen_policy(options.policy)
+    except UserError as error:
+        if options.fallback is None:
+            raise
+        print(f"WARNING: {error} {fallback.name} decides instead.", file=sys.stderr)
+        return Guard(None, fallback, options.decision_timeout)
+    return Guard(policy, fallback, options.decision_timeout)
+
+
+def _executor(ledger: StoreLedger, options: argparse.Namespace, wake: int) -> Executor:
+    from hetsched.executor import store
+    from hetsched.executor.exits import Exits
+    from hetsched.executor.local import LocalExecutor
+
+    logs = options.logs or ledger.folder / store.LOGS
+    ledger.set(logs=os.fspath(logs.absolute()))
+    exits = Exits(ledger.folder / store.EXITS, ledger.identity)
+    try:
+        return LocalExecutor(
+            ledger.machines, logs, ledger.grace, wake, exits=exits, opened=ledger.clock()
+        )
+    except OSError as error:
+        raise UserError(
+            f"--logs: {logs} cannot be made ({error.strerror}); choose another."
+        ) from None
 
 
 def _check_output(option: str, path: str | None) -> None:
@@ -135,74 +304,22 @@ def _check_output(option: str, path: str | None) -> None:
             check_gantt_path(path)
 
 
-def _policy(name: str) -> Policy:
-    """A checkpoint's path, a shipped policy's name, or a rule's."""
-    from hetsched.agents.rules import make_rule, rule_names
-
-    if name.partition(":")[0] in rule_names():
-        with user_input("--policy"):
-            return make_rule(name)
-    from hetsched.agents.checkpoint import CheckpointError, load_policy  # slow: the network's code
-
-    try:
-        return load_policy(name, name=Path(name).stem)
-    except CheckpointError as error:
-        sentence = str(error).rstrip(".")
-        if not (Path(name).exists() or name.endswith(".safetensors")):
-            sentence += f"; the rules are {', '.join(rule_names())}"
-        raise UserError(f"--policy: {sentence}.") from None
+def _over(done: Run) -> set[str]:
+    """The jobs that need no other run."""
+    over = {name for name, one in done.last.items() if one.status not in ("preempted", "cancelled")}
+    return over | {name for name, why in done.not_run.items() if not why.startswith("waits")}
 
 
-def _executor(
-    kind: str, queue: Queue, logs: Path | None, wake: int
-) -> tuple[Executor, Path | None]:
-    if kind == "simulated":
-        from hetsched.executor.simulated import SimulatedExecutor
+def _report(done: Run, kind: str, options: argparse.Namespace, logs: Path | None) -> None:
+    """On the terminal, as JSON (also beside the logs), and as a picture."""
+    from rich.console import Console
 
-        return SimulatedExecutor(queue.machines), None
-    from hetsched.executor.local import LocalExecutor
-
-    if logs is None:
-        logs = DEFAULT_LOGS / f"{datetime.datetime.now():%Y%m%d-%H%M%S}-{os.getpid()}"
-    try:
-        return LocalExecutor(queue.machines, logs, grace=queue.grace, wake=wake), logs
-    except OSError as error:
-        raise UserError(
-            f"--logs: {logs} cannot be made ({error.strerror}); choose another."
-        ) from None
-
-
-class _Printer:
-    """One line per start and end."""
-
-    def __init__(self, console: Console) -> None:
-        self._console = console
-
-    def started(self, attempt: Attempt, at: float) -> None:
-        from hetsched.executor.report import duration
-
-        expected = f", expected {duration(attempt.expected)}" if attempt.expected else ""
-        again = f", attempt {attempt.number}" if attempt.number > 1 else ""
-        self._say(at, "start", f"{attempt.job} on {attempt.machine}{expected}{again}")
-
-    def ended(self, outcome: Outcome, again: bool) -> None:
-        from hetsched.executor.report import duration
-
-        reason = f": {outcome.reason}" if outcome.reason else ""
-        retry = ", will be retried" if again else ""
-        log = f" (see {outcome.log})" if outcome.log and outcome.status != "done" else ""
-        what = f"{outcome.attempt.job} on {outcome.attempt.machine} after "
-        what += f"{duration(outcome.seconds)}{reason}{retry}{log}"
-        self._say(outcome.ended, outcome.status, what)
-
-    def _say(self, at: float, word: str, what: str) -> None:
-        self._console.print(f"{at:9.1f} s  {word:<9}  {what}", markup=False)
-
-
-def _write(done: Run, kind: str, options: argparse.Namespace, logs: Path | None) -> None:
-    """The report as JSON (also beside the logs) and as a picture."""
     from hetsched.executor import report
 
+    out = Console(stderr=options.json == "-", highlight=False, soft_wrap=True)
+    if options.dry_run:
+        out.print("Planned from the estimates; nothing was started.", style="bold")
+    report.print_report(done, kind, out, planned=options.dry_run)
     text = json.dumps(report.as_dict(done, kind), indent=2, allow_nan=False) + "\n"
     if logs is not None:
         (logs / "report.json").write_text(text, encoding="utf-8")

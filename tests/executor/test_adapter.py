@@ -79,7 +79,7 @@ def test_a_failed_job_is_retried_as_often_as_it_may() -> None:
 @pytest.mark.parametrize("status", ["failed", "lost", "timeout"])
 def test_what_comes_after_a_failed_job_never_runs_and_says_why(status: str) -> None:
     done = run(
-        [job("a"), job("b", after=("a",)), job("c", after=("b",)), job("d")],
+        [job("a", moves=0), job("b", after=("a",)), job("c", after=("b",)), job("d")],
         fault=lambda one: Fault(status, 0.5) if one.job == "a" else None,  # type: ignore[arg-type]
     )
     assert told(done) == [("a", status, 0.0, 0.5), ("d", "done", 0.5, 1.5)]
@@ -154,8 +154,9 @@ def test_an_interruption_stops_what_runs_and_says_why_the_rest_did_not() -> None
         "long": "the queue was stopped first; it was kept waiting by the policy",
         "next": "the queue was stopped first; it was kept waiting by the policy",
         "after": "the queue was stopped first; it comes after 'long', which had not ended",
-        "late": "the queue was stopped first; it is released only at 99 s",
-        "gang": "the queue was stopped first; it needs 2 of 'n', which had 1 free",
+        "late": "the queue was stopped first; it is released only in about 98 s",
+        "gang": "the queue was stopped first; it needs 2 of 'n' together; 1 free; "
+        "next in about 49 s",
     }
 
 
@@ -169,11 +170,14 @@ class Recorder:
     def ended(self, outcome: Outcome, again: bool) -> None:
         self.lines.append((outcome.status + (" again" if again else ""), outcome.attempt.job))
 
+    def noted(self, text: str, at: float) -> None:
+        self.lines.append(("note", text))
+
 
 def test_an_observer_is_told_of_every_start_and_end() -> None:
     recorder = Recorder()
     run(
-        [job("a", retries=1)],
+        [job("a", moves=1)],
         fault=lambda one: Fault("lost", 1.0) if one.number == 1 else None,
         observer=recorder,
     )
