@@ -58,8 +58,8 @@ class ImitationConfig:
         learning_rate: at the start; falls along a cosine to a hundredth.
         batch_size: decisions per gradient step.
         epochs: passes over the decisions of a round.
-        explore: share of decisions drawn from the student where the teacher is a rule, so that it
-            learns to mend its own mistakes (DAgger, Ross et al. 2011).
+        explore: share of the instances that the student walks through in its own way, so that it
+            learns to mend its own mistakes (DAgger, Ross et al. 2011); reached half-way.
     """
 
     decisions: int = 0

@@ -56,6 +56,11 @@ class Imitation:
     def finished(self) -> bool:
         return self.decisions >= self.config.decisions
 
+    @property
+    def _part(self) -> float:
+        """How much of the stage is done, 0..1."""
+        return min(1.0, self.decisions / max(1, self.config.decisions))
+
     def step(self) -> dict[str, float]:
         """One round; returns ``loss`` and ``agreement`` (how often the favourite was right)."""
         jobs, machines = self.sizes[self.round % len(self.sizes)]
@@ -65,8 +70,7 @@ class Imitation:
             device=next(self.network.parameters()).device,
         )
         graph, targets = self._walk(problem, int(rng.integers(2**31)))
-        part = min(1.0, self.decisions / max(1, self.config.decisions))
-        factor = float(0.01 + 0.99 * 0.5 * (1 + np.cos(np.pi * part)))  # plain, to be saved as such
+        factor = float(0.01 + 0.99 * 0.5 * (1 + np.cos(np.pi * self._part)))  # saved as such
         for group in self.optimizer.param_groups:
             group["lr"] = self.config.learning_rate * factor
         metrics = self._learn(graph, targets, rng)
@@ -99,7 +103,8 @@ class Imitation:
         generator = torch.Generator().manual_seed(seed)
         state = State.initial(problem, self.scenario.objective, self.scenario.deciding)
         graphs, targets = [], []
-        explores = torch.rand(problem.batch_size, generator=generator) < self.config.explore
+        share = self.config.explore * min(1.0, 2 * self._part)  # first learn to walk
+        explores = torch.rand(problem.batch_size, generator=generator) < share
         explores = explores.to(problem.device)
         while not bool(state.done.all()):
             graph, right = observe(state), teacher.targets(state)

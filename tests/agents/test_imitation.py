@@ -98,15 +98,18 @@ def test_a_saved_stage_goes_on_as_if_it_had_not_stopped(scenario: str, rule) -> 
 
 
 def test_exploring_meets_states_that_the_teacher_would_not() -> None:
-    """With explore 0 every decision follows the rule; with 1 the untrained student wanders."""
+    """Half-way the student wanders if explore is 1; with 0 every decision follows the rule."""
     from hetsched.envs.problem import Problem
     from hetsched.envs.scenarios import sample_instances
 
     instances = sample_instances(get_scenario("gpu-cluster"), 8, 0, 6, 2)
     problem = Problem.from_instances(instances)
-    walks = [
-        stage("gpu-cluster", "ect-wait", explore=share)._walk(problem, seed=3)[0].modes
-        for share in (0.0, 0.0, 1.0)
-    ]
-    assert torch.equal(walks[0], walks[1])
+
+    def walk(explore: float, decisions: int) -> torch.Tensor:
+        one = stage("gpu-cluster", "ect-wait", explore=explore, decisions=1000)
+        one.decisions = decisions
+        return one._walk(problem, seed=3)[0].modes
+
+    walks = [walk(0.0, 500), walk(1.0, 0), walk(1.0, 500)]
+    assert torch.equal(walks[0], walks[1])  # at first it does not wander either
     assert walks[0].shape != walks[2].shape or not torch.equal(walks[0], walks[2])
