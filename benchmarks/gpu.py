@@ -156,7 +156,7 @@ class Bench:
         from hetsched.executor.profiling_clocks import ClockWatch
         from hetsched.executor.queue import Job, Mode
 
-        long, window = (4.0, 3.0) if self.device else (0.6, 0.3)
+        long, window = (4.0, 3.0) if self.device else (2.0, 0.3)
         modes = (Mode(self.machine.name, 1.0),)
         job = Job("steps", modes, self.command("steps", 10 * window + 60))
         with contextlib.ExitStack() as stack:
@@ -171,7 +171,7 @@ class Bench:
         (outcome,) = self.together("own", self.command("steps", long))
         own = said(outcome)["speed"]
         # Sleeps on a busy computer are no measure; there only the order of magnitude is checked.
-        allowed = 1.15 if self.device else 3.0
+        allowed = 1.15 if self.device else 5.0
         ratio = result.speed / own
         expect(
             1 / allowed < ratio < allowed,
