@@ -7,6 +7,7 @@ starts.
 from __future__ import annotations
 
 import math
+import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -113,7 +114,7 @@ def _jobs(
 def parse_machines(spec: str) -> tuple[Machine, ...]:
     """The machines that ``--machines`` names: a YAML file, or ``NAME[:TYPE]@DEVICE[*SLOTS]``, ...
 
-    DEVICE is ``cpu``, a GPU's UUID or its index; TYPE is the name if left out. For example
+    ``found`` are the GPUs of this computer, a machine each. DEVICE is ``cpu``, a GPU's UUID or its index; TYPE is the name if left out. For example
     ``big:h200@0,small:l40s@1,cpu@cpu*2``.
 
     Raises:
@@ -122,6 +123,8 @@ def parse_machines(spec: str) -> tuple[Machine, ...]:
     if spec.endswith((".yaml", ".yml")):
         data = read_yaml(Path(spec))
         return _machines(data.get("machines") if isinstance(data, Mapping) else data, spec)
+    if spec == "found":
+        return _found()
     machines = []
     for part in (part.strip() for part in spec.split(",")):
         match = re.fullmatch(r"([^:@*\s]+)(?::([^:@*\s]+))?@([^:@*\s]+)(?:\*(\d+))?", part)
@@ -136,6 +139,16 @@ def parse_machines(spec: str) -> tuple[Machine, ...]:
             entry["device"] = device
         machines.append(_machine(entry, f"--machines: {part!r}"))
     return tuple(machines)
+
+
+def _found() -> tuple[Machine, ...]:
+    from hetsched.executor.discovery import discover
+
+    found = discover(visible=os.environ.get("CUDA_VISIBLE_DEVICES"))
+    machines = found.machines()
+    if not machines:
+        raise QueueError(f"--machines found: there is no GPU to use. {' '.join(found.notes)}")
+    return machines
 
 
 def _machines(entries: Any, who: str) -> tuple[Machine, ...]:

@@ -13,6 +13,8 @@ from hetsched.executor.discovery import Device, Discovery, GpuProcess, discover
 from hetsched.executor.discovery_health import Health
 from hetsched.executor.discovery_names import type_name
 from hetsched.executor.protocol import Machine
+from hetsched.executor.queue import QueueError
+from hetsched.executor.queue_file import parse_machines
 from hetsched.tests.executor.fake_nvml import FakeGpu, FakeNvml
 
 GIB = 2**30
@@ -181,6 +183,16 @@ def test_without_the_package_the_sentence_says_how_to_get_it(
 
     monkeypatch.setattr(builtins, "__import__", without)
     assert "pip install 'hetsched[gpu]'" in discover().notes[0]
+
+
+def test_a_queue_can_take_the_machines_that_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    nvml = FakeNvml(FakeGpu(uuid="GPU-a"), FakeGpu(uuid="GPU-b"))
+    monkeypatch.setitem(sys.modules, "pynvml", nvml)  # type: ignore[arg-type]
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1")
+    assert [machine.devices for machine in parse_machines("found")] == [("GPU-b",)]
+    nvml.driver = False
+    with pytest.raises(QueueError, match="--machines found: there is no GPU to use. No NVIDIA"):
+        parse_machines("found")
 
 
 def test_the_real_binding_does_not_raise_and_starts_no_cuda() -> None:
