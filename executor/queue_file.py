@@ -114,8 +114,8 @@ def _jobs(
 def parse_machines(spec: str) -> tuple[Machine, ...]:
     """The machines that ``--machines`` names: a YAML file, or ``NAME[:TYPE]@DEVICE[*SLOTS]``, ...
 
-    ``found`` are the GPUs of this computer, a machine each. DEVICE is ``cpu``, a GPU's UUID or its index; TYPE is the name if left out. For example
-    ``big:h200@0,small:l40s@1,cpu@cpu*2``.
+    ``found`` are the GPUs of this computer, a machine each. DEVICE is ``cpu``, a GPU's UUID or its
+    index; TYPE is the name if left out. For example ``big:h200@0,small:l40s@1,cpu@cpu*2``.
 
     Raises:
         QueueError: naming the part that cannot be read.

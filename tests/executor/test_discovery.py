@@ -191,7 +191,7 @@ def test_a_queue_can_take_the_machines_that_are_found(monkeypatch: pytest.Monkey
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1")
     assert [machine.devices for machine in parse_machines("found")] == [("GPU-b",)]
     nvml.driver = False
-    with pytest.raises(QueueError, match="--machines found: there is no GPU to use. No NVIDIA"):
+    with pytest.raises(QueueError, match=r"found: there is no GPU to use\. No NVIDIA"):
         parse_machines("found")
 
 
