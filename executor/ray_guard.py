@@ -1,4 +1,4 @@
-"""Kills what a worker leaves behind: ``python -m hetsched.executor.ray_guard TOKEN``.
+"""Kills what a worker leaves behind: ``python ray_guard.py TOKEN``, started by `start_guard`.
 
 A worker can die without a word: its node's Ray stops, the kernel kills it, the scheduler is gone.
 Its jobs lead sessions of their own and would go on, unseen, on a GPU that is given away again. So
@@ -23,22 +23,29 @@ PATIENCE_SECONDS = 10.0  # what the kernel cannot end by then is left to it
 
 
 def start_guard(token: str) -> subprocess.Popen[bytes]:
-    """Start a guard that acts when this process is gone.
+    """Start a guard that acts when this process is gone, and wait until it is on duty.
 
     Args:
         token: the value of VARIABLE in the environment of what is to be killed.
 
     Returns:
-        The process whose standard input must stay open; nobody need wait for it.
+        The process whose standard input must stay open. It has ended itself: the guard is its
+        orphan, because whoever ends a worker may end the worker's children first.
+
+    Raises:
+        RuntimeError: the guard could not be started.
     """
-    return subprocess.Popen(
-        (sys.executable, "-m", "hetsched.executor.ray_guard", token),
+    guard = subprocess.Popen(
+        (sys.executable, "-I", "-S", __file__, token),  # needs no more than the standard library
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
         env={name: value for name, value in os.environ.items() if name != VARIABLE},
         start_new_session=True,
     )
+    if guard.wait() != 0:
+        raise RuntimeError(f"the guard of a worker ended with status {guard.returncode}")
+    return guard
 
 
 def groups_with(token: str) -> set[int]:
@@ -68,7 +75,7 @@ def kill_all(token: str) -> None:
 def main() -> None:
     """Wait for the end of the standard input, then kill."""
     (token,) = sys.argv[1:]
-    if os.fork():  # an orphan: what ends a worker's children does not reach it
+    if os.fork():
         os._exit(0)
     while sys.stdin.buffer.read(4096):
         pass

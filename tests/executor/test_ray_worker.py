@@ -175,6 +175,14 @@ def test_a_guard_kills_what_a_killed_worker_leaves_and_nothing_else(tmp_path: Pa
         bystander.wait()
 
 
+def test_a_guard_is_nobody_s_child_before_anything_can_start() -> None:
+    """Ray kills a worker's children first, and then nobody would be left to act."""
+    guard = ray_guard.start_guard("nobody has this one")
+    assert guard.returncode == 0
+    assert guard.stdin is not None
+    guard.stdin.close()
+
+
 def test_a_vigil_never_ends(worker: Worker) -> None:
     thread = threading.Thread(target=worker.vigil, daemon=True)
     thread.start()
