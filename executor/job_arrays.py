@@ -180,11 +180,9 @@ class JobArrays:
         left = limit
         while left:  # every order has its share, and what others left over goes round again
             for order in orders:
-                fresh = order[~taken[order]]
-                _, at = np.unique(fresh, return_index=True)  # a job may have two modes there
-                new = fresh[np.sort(at)][: min(share, left)]
+                new = order[~taken[order]][: min(share, left)]
                 taken[new] = True
-                left -= len(new)
+                left -= len(set(new.tolist()))  # a job may have two modes on a machine
         return np.flatnonzero(taken)
 
 

@@ -231,6 +231,11 @@ class Client:
             notes=tuple(reversed(notes)),
         )
 
+    def num_attempts(self) -> int:
+        """How many attempts there were."""
+        (number,) = self._file.execute("SELECT count(*) FROM attempts").fetchone()
+        return int(number)
+
     def _machines(self) -> tuple[MachineStatus, ...]:
         used = dict(
             self._file.execute(
