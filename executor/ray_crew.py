@@ -120,6 +120,10 @@ class Crew:
         """The machines for which no living node has room."""
         return [post.machine for post in self._posts.values() if post.place is None]
 
+    def expected(self) -> bool:
+        """Whether an actor has been hired and has not answered yet."""
+        return any(post.place is not None and not post.up for post in self._posts.values())
+
     def look(self) -> float:
         """Hire for the homeless machines.
 

@@ -84,7 +84,8 @@ class RayExecutor:
     """One actor per machine of a Ray cluster to which this process is connected.
 
     Args:
-        machines: as `Executor.machines`; types and kinds as the cluster offers them.
+        machines: as `Executor.machines`; types and kinds as the cluster offers them. Those for
+            which it has no room are down until it has.
         log_dir: where outputs go. On nodes that have this folder too they are complete, from
             others the end of each is sent here.
         grace: seconds between SIGTERM and SIGKILL (>= 0).
@@ -97,7 +98,7 @@ class RayExecutor:
 
     Raises:
         ValueError: a negative grace, or two machines with one name.
-        RayUnavailable: the cluster has no place for a machine, or none has answered in time.
+        RayUnavailable: the cluster has room for no machine at all, or none has answered in time.
         OSError: the log folder cannot be made.
     """
 
@@ -212,17 +213,17 @@ class RayExecutor:
 
     def _open(self) -> None:
         self._crew.look()
-        for machine in self._crew.homeless():
-            offers = ray_cluster.describe(ray_cluster.cluster_offers())
+        if len(self._crew.homeless()) == len(self._machines):
+            first, offers = self._machines[0], ray_cluster.cluster_offers()
             raise RayUnavailable(
-                f"machine {machine.name!r}: the Ray cluster has no room for a machine of type "
-                f"{machine.type!r} of this size; it offers {offers}."
+                f"the Ray cluster has no room for a machine of type {first.type!r} such as "
+                f"{first.name!r}, nor for any other; it offers {ray_cluster.describe(offers)}."
             )
         give_up = self.now() + OPEN_SECONDS
-        while self._crew.down() and self.now() < give_up:
+        while self._crew.expected() and self.now() < give_up:
             self._bell.take()
             look = self._crew.look()
-            if self._crew.down() and self._sleep(min(give_up, self.now() + look)):
+            if self._crew.expected() and self._sleep(min(give_up, self.now() + look)):
                 break  # somebody does not want to wait any longer
         if len(self._crew.down()) == len(self._machines):
             raise RayUnavailable(

@@ -18,7 +18,7 @@ from hetsched.executor.commands.common import DEFAULT_FOLDER, Printer, chosen_po
 if TYPE_CHECKING:
     from hetsched.executor.adapter import Run
     from hetsched.executor.guard import Guard
-    from hetsched.executor.protocol import Executor
+    from hetsched.executor.protocol import Executor, Machine
     from hetsched.executor.queue import Queue
     from hetsched.executor.store_ledger import StoreLedger
 
@@ -74,7 +74,13 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
         default=10.0,
         help="after which the fallback decides (default: %(default)s)",
     )
-    parser.add_argument("--executor", choices=("local", "simulated"), default="local")
+    parser.add_argument("--executor", choices=("local", "ray", "simulated"), default="local")
+    parser.add_argument(
+        "--ray-address",
+        metavar="ADDRESS",
+        help="of a running Ray cluster, such as auto or 10.0.0.1:6379, whose GPUs are the machines "
+        "unless --machines names some; docs/ray.md (default: one is started on this computer)",
+    )
     parser.add_argument(
         "--machines",
         metavar="SPEC",
@@ -127,7 +133,7 @@ def _simulate(options: argparse.Namespace) -> int:
 
 
 def _run(options: argparse.Namespace) -> int:
-    """Run on this computer, remembering everything."""
+    """Run on this computer or on a Ray cluster, remembering everything."""
     from hetsched.executor import store
 
     queue = None if options.queue is None else _queue(options)
@@ -143,7 +149,7 @@ def _run(options: argparse.Namespace) -> int:
                 _merge(ledger, queue, options.quiet)
         done, stopped_by = _go_on(ledger, guard, options)
         logs = options.logs or folder / store.LOGS
-        _report(done, "local", options, logs)
+        _report(done, options.executor, options, logs)
         left = sum(job.name not in _over(done) for job in done.queue.jobs)
         if done.interrupted and left:
             print(
@@ -170,6 +176,8 @@ def _go_on(
         executor = _executor(ledger, options, signals.descriptor)
         if not options.quiet:
             err.print(f"State of the queue: {ledger.folder}", markup=False)
+        if executor.down():
+            err.print(f"Machines away: {', '.join(sorted(executor.down()))}", markup=False)
         with contextlib.closing(executor):
             done = resume_queue(
                 ledger,
@@ -192,10 +200,22 @@ def _queue(options: argparse.Namespace) -> Queue:
 
     with user_input():
         machines = None if options.machines is None else parse_machines(options.machines)
+        if machines is None and options.executor == "ray" and options.ray_address is not None:
+            machines = _ray_machines(options.ray_address)
         queue = load_queue(options.queue, machines)
     with user_input("queue: objective"):
         Objective.parse(queue.objective)
     return queue
+
+
+def _ray_machines(address: str) -> tuple[Machine, ...]:
+    from hetsched.executor import ray_cluster
+
+    try:
+        ray_cluster.connect(address)
+        return ray_cluster.cluster_machines()
+    except ray_cluster.RayUnavailable as error:
+        raise UserError(f"--executor ray: {error}") from None
 
 
 def _folder(options: argparse.Namespace) -> Path:
@@ -281,6 +301,8 @@ def _executor(ledger: StoreLedger, options: argparse.Namespace, wake: int) -> Ex
     ledger.set(logs=os.fspath(logs.absolute()))
     exits = Exits(ledger.folder / store.EXITS, ledger.identity)
     try:
+        if options.executor == "ray":
+            return _ray(ledger, options, logs, wake)
         return LocalExecutor(
             ledger.machines, logs, ledger.grace, wake, exits=exits, opened=ledger.clock()
         )
@@ -288,6 +310,23 @@ def _executor(ledger: StoreLedger, options: argparse.Namespace, wake: int) -> Ex
         raise UserError(
             f"--logs: {logs} cannot be made ({error.strerror}); choose another."
         ) from None
+
+
+def _ray(ledger: StoreLedger, options: argparse.Namespace, logs: Path, wake: int) -> Executor:
+    from hetsched.executor.ray_cluster import RayUnavailable
+    from hetsched.executor.ray_executor import open_ray
+
+    try:
+        return open_ray(
+            logs,
+            ledger.machines,
+            options.ray_address,
+            grace=ledger.grace,
+            wake=wake,
+            opened=ledger.clock(),
+        )
+    except RayUnavailable as error:
+        raise UserError(f"--executor ray: {error}") from None
 
 
 def _check_output(option: str, path: str | None) -> None:

@@ -141,7 +141,7 @@ def test_a_process_dies_with_its_machine_before_it_is_reported(tmp_path: Path) -
 
 def fates(faults: Faults, seed: int, jobs: list[str]) -> dict[str, tuple[str, float]]:
     executor = simulated(faults, seed)
-    ends = {}
+    ends: dict[str, tuple[str, float]] = {}
     for job in jobs:
         outcome = end_of(executor, attempt(job, timeout=50.0))
         ends[job] = outcome.status, round(outcome.seconds, 9)

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import json
 import os
 import signal
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -29,16 +30,13 @@ from hetsched.tests.executor.conformance_processes import (
     wait_until,
 )
 
-if TYPE_CHECKING:
-    from ray.cluster_utils import Cluster
-
 ray = pytest.importorskip("ray", reason="Ray is not installed: pip install 'hetsched[ray]'")
 pytestmark = pytest.mark.slow  # a minute on an idle computer of two cores
 STORE = 80 * 2**20
 PATIENCE = 120.0  # seconds; a busy computer starts a worker in some of them
 
 
-def add_node(cluster: Cluster, **options: object) -> Any:
+def add_node(cluster: Any, **options: object) -> Any:
     """A node; Ray gives it half a minute to start, which a busy computer may need twice."""
     for last in (False, True):
         try:
@@ -49,18 +47,18 @@ def add_node(cluster: Cluster, **options: object) -> Any:
     raise AssertionError
 
 
-def add_gpus(cluster: Cluster, kind: str, count: int) -> Any:
+def add_gpus(cluster: Any, kind: str, count: int) -> Any:
     return add_node(cluster, num_cpus=1, num_gpus=count, resources={f"machine:{kind}": count})
 
 
 @pytest.fixture(scope="module")
-def cluster() -> Iterator[Cluster]:
+def cluster() -> Iterator[Any]:
     from ray.cluster_utils import Cluster
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
         patch.setenv("RAY_prestart_worker_first_driver", "0")  # processes that nobody would use
-        made = Cluster()
+        made: Any = Cluster()
         # Each of these would be one more Python process to wait for.
         less = {"include_dashboard": False, "include_log_monitor": False, "no_monitor": True}
         try:
@@ -106,9 +104,7 @@ def run_all(
     return ended
 
 
-def test_a_node_goes_away_and_comes_back_and_nothing_is_lost(
-    cluster: Cluster, tmp_path: Path
-) -> None:
+def test_a_node_goes_away_and_comes_back_and_nothing_is_lost(cluster: Any, tmp_path: Path) -> None:
     executor = open_ray(tmp_path, grace=GRACE)
     with contextlib.closing(executor):
         assert [machine.name for machine in executor.machines] == ["a100-0", "v100-0", "v100-1"]
@@ -139,7 +135,7 @@ def test_a_node_goes_away_and_comes_back_and_nothing_is_lost(
 
 
 def test_an_actor_that_is_killed_takes_its_jobs_along_and_is_replaced(
-    cluster: Cluster, tmp_path: Path
+    cluster: Any, tmp_path: Path
 ) -> None:
     executor = open_ray(tmp_path, (Machine("cpu"),), grace=GRACE)
     with contextlib.closing(executor):
@@ -171,7 +167,7 @@ executor.poll()
 """
 
 
-def test_the_jobs_of_a_scheduler_that_is_killed_end(cluster: Cluster, tmp_path: Path) -> None:
+def test_the_jobs_of_a_scheduler_that_is_killed_end(cluster: Any, tmp_path: Path) -> None:
     command = (sys.executable, "-c", DRIVER, cluster.address, os.fspath(tmp_path))
     driver = subprocess.Popen(command)
     try:
@@ -184,9 +180,7 @@ def test_the_jobs_of_a_scheduler_that_is_killed_end(cluster: Cluster, tmp_path: 
     assert wait_until(lambda: not any(is_alive(pid) for pid in processes), seconds=60.0)
 
 
-def test_on_a_cluster_of_our_own_devices_are_taken_literally(
-    cluster: Cluster, tmp_path: Path
-) -> None:
+def test_on_a_cluster_of_our_own_devices_are_taken_literally(cluster: Any, tmp_path: Path) -> None:
     machine = Machine("g", "any", "gpu", ("GPU-0a1b", "GPU-2c3d"), capacity=2)
     executor = RayExecutor((machine,), tmp_path, GRACE, own_devices=True, opened=7.0)
     with contextlib.closing(executor):
@@ -197,17 +191,39 @@ def test_on_a_cluster_of_our_own_devices_are_taken_literally(
         assert Path(outcome.log).read_text() == "GPU-0a1b,GPU-2c3d\n"
 
 
-def test_a_machine_that_the_cluster_has_not_is_refused(cluster: Cluster, tmp_path: Path) -> None:
-    wanted = (Machine("cpu"), Machine("big", "h100", "gpu", ("0",)))
-    with pytest.raises(RayUnavailable, match=r"'big'.* type 'h100' .* offers .*2 v100 GPUs"):
-        open_ray(tmp_path, wanted)
+def test_a_machine_that_the_cluster_has_not_is_down(cluster: Any, tmp_path: Path) -> None:
+    big = Machine("big", "h100", "gpu", ("0",))
+    with pytest.raises(RayUnavailable, match=r"type 'h100' such as 'big'.* offers .*2 v100 GPUs"):
+        open_ray(tmp_path, (big,))
     assert list(tmp_path.iterdir()) == []  # nothing is left behind
+    executor = open_ray(tmp_path, (Machine("cpu"), big))
+    with contextlib.closing(executor):
+        assert executor.down() == {"big"}
+
+
+def test_dispatch_runs_a_queue_on_the_gpus_of_a_cluster(cluster: Any, tmp_path: Path) -> None:
+    jobs = [f"{{name: job {n}, command: sleep 0.2, durations: {{v100: 1}}}}" for n in range(5)]
+    queue = tmp_path / "queue.yaml"
+    lines = "\n".join(f"  - {job}" for job in jobs)
+    queue.write_text(f"machines: [{{name: ignored}}]\njobs:\n{lines}\n")
+    arguments = ("--executor", "ray", "--ray-address", cluster.address, "--policy", "ect-wait")
+    done = subprocess.run(
+        (sys.executable, "dispatch.py", queue, *arguments, "--state", tmp_path / "s", "--json=-"),
+        cwd=Path(__file__).parents[2],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    report = json.loads(done.stdout)
+    assert report["executor"] == "ray"
+    used = {job["machine"] for job in report["jobs"]}
+    assert used <= {"v100-0", "v100-1"}
+    assert [job["status"] for job in report["jobs"]] == ["done"] * 5
 
 
 @pytest.mark.parametrize("check", OPENING, ids=lambda check: check.__name__)
-def test_ray_is_opened_and_closed_as_promised(
-    check: Check, cluster: Cluster, tmp_path: Path
-) -> None:
+def test_ray_is_opened_and_closed_as_promised(check: Check, cluster: Any, tmp_path: Path) -> None:
     def another(wake: int | None) -> Executor:
         return open_ray(tmp_path / "logs", MACHINES[:2], grace=GRACE, wake=wake)
 
@@ -215,7 +231,7 @@ def test_ray_is_opened_and_closed_as_promised(
 
 
 @pytest.fixture(scope="module")
-def shared(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RayExecutor]:
+def shared(cluster: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RayExecutor]:
     """The conformance suite's machines: two on the head's CPUs, one is the node of two GPUs."""
     executor = open_ray(tmp_path_factory.mktemp("logs"), MACHINES, grace=GRACE)
     with contextlib.closing(executor):

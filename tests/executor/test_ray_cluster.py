@@ -5,12 +5,15 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from hetsched.cli import UserError
 from hetsched.executor import ray_cluster
+from hetsched.executor.commands.run import main
 from hetsched.executor.protocol import Machine
 from hetsched.executor.ray_cluster import (
     Offer,
@@ -111,6 +114,19 @@ def test_without_ray_one_is_told_how_to_get_it(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(RayUnavailable, match=r"not installed; run pip install 'hetsched\[ray\]'"):
         ray_cluster.connect(None)
+
+
+def test_dispatch_says_so_in_one_sentence_too(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setitem(sys.modules, "ray", None)
+    monkeypatch.chdir(tmp_path)
+    queue = tmp_path / "queue.yaml"
+    queue.write_text("machines: [{name: m}]\njobs: [{name: j, command: x, durations: {m: 1}}]\n")
+    arguments = [str(queue), "--executor", "ray", "--policy", "ect-wait"]
+    for where in ([], ["--ray-address", "auto"]):
+        with pytest.raises(UserError, match="--executor ray: Ray is not installed"):
+            main([*arguments, *where])
 
 
 class FakeRay:
