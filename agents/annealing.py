@@ -1,10 +1,9 @@
-"""Simulated annealing over machine sequences, compiled; a strong reference and a teacher.
+"""Simulated annealing over machine sequences, compiled; a strong reference, a teacher, a search.
 
 Covers plans on machines of capacity 1 without precedence: a solution is one sequence of jobs per
 machine, a job starts at max(machine free, release) + set-up.  Moves take a job to another place
 (on any machine) or exchange two jobs; only the one or two machines touched are evaluated anew.
-Metropolis acceptance with geometric cooling (Kirkpatrick, Gelatt & Vecchi 1983), temperatures
-relative to the cost of the first solution.
+Metropolis acceptance with geometric cooling (Kirkpatrick, Gelatt & Vecchi 1983).
 """
 
 from __future__ import annotations
@@ -15,12 +14,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from hetsched.envs.objective import TERMS
+
 if TYPE_CHECKING:
     from hetsched.envs.instance import Instance
     from hetsched.envs.objective import Objective
     from hetsched.envs.schedule import Schedule
 
-HOT, COLD = 0.05, 0.0002  # temperatures over the cost of the start
+HOT, COLD = 0.5, 0.001  # temperatures over what delaying a job by a mean duration costs
+FOCUS, NEAR = 1.5, 0.15  # proposals prefer fast machines; so many stay on the job's machine
 
 
 def can_anneal(instance: Instance) -> bool:
@@ -35,7 +37,7 @@ def can_anneal(instance: Instance) -> bool:
 def anneal(
     instance: Instance, objective: Objective, moves: int, seed: int, start: Schedule | None = None
 ) -> Schedule:
-    """The best schedule met in so many moves.
+    """The best schedule met in so many moves, while the temperature falls from HOT to COLD.
 
     Args:
         instance: see :func:`can_anneal`.
@@ -47,57 +49,124 @@ def anneal(
     Raises:
         ValueError: the instance has precedence, shared machines or uncertain durations.
     """
-    from hetsched.envs.schedule import Schedule
+    chain = Annealing(instance, objective, seed, start)
+    chain.run(moves, HOT, COLD)
+    return chain.schedule()
 
-    if not can_anneal(instance):
-        raise ValueError(
-            "annealing needs capacity 1, no precedence and no actual_times; use another method"
+
+class Annealing:
+    """One chain of moves that can be continued, at any temperature.
+
+    Attributes:
+        cost: of the best solution met, as the loop believes it.
+
+    Args:
+        as for :func:`anneal`.
+
+    Raises:
+        ValueError: as :func:`anneal`.
+    """
+
+    def __init__(
+        self, instance: Instance, objective: Objective, seed: int, start: Schedule | None = None
+    ) -> None:
+        if not can_anneal(instance):
+            raise ValueError(
+                "annealing needs capacity 1, no precedence and no actual_times; use another method"
+            )
+        self.instance = instance
+        self._times, self._modes = _matrix(instance)
+        self._scale = _cost_of_delay(instance, objective, self._times)
+        self._data = _data(instance, objective, self._times)
+        self._rng = np.random.default_rng(seed).integers(1, 2**63, 1).astype(np.uint64)
+        jobs, machines = self._times.shape
+        self._sequences = np.full((machines, jobs), -1, np.int64)
+        self._lengths = np.zeros(machines, np.int64)
+        self.cost, self._best = np.inf, (self._sequences.copy(), self._lengths.copy())
+        self.restart(start)
+
+    def restart(self, start: Schedule | None = None) -> None:
+        """Go on from another solution; what was best stays so unless the new one is better."""
+        self._lengths[:] = 0
+        if start is None:
+            _greedy(self.instance, self._times, self._sequences, self._lengths)
+        else:
+            machine = self.instance.mode_machines[start.modes]
+            for job in np.argsort(start.starts, kind="stable"):
+                self._sequences[machine[job], self._lengths[machine[job]]] = job
+                self._lengths[machine[job]] += 1
+        self.run(0, 1.0, 1.0)
+
+    def run(self, moves: int, hot: float, cold: float, floor: float = 0.0) -> int:
+        """Make moves while the temperature falls geometrically; gives the number made.
+
+        Args:
+            hot, cold: temperatures, > 0, over what it costs to delay a job by a mean duration.
+            floor: cost at which to stop early.
+        """
+        self.cost, made = _compiled()(
+            *self._data,
+            self._sequences,
+            self._lengths,
+            *self._best,
+            self.cost,
+            floor,
+            moves,
+            hot * self._scale,
+            cold * self._scale,
+            self._rng,
+            FOCUS,
+            NEAR,
         )
-    times, modes = _matrix(instance)
-    jobs, machines = times.shape
-    sequences = np.full((machines, jobs), -1, np.int64)
-    lengths = np.zeros(machines, np.int64)
-    if start is None:
-        _greedy(instance, times, sequences, lengths)
-    else:
-        machine = instance.mode_machines[start.modes]
-        for job in np.argsort(start.starts, kind="stable"):
-            sequences[machine[job], lengths[machine[job]]] = job
-            lengths[machine[job]] += 1
-    no_setups = np.zeros((1, 1, 1))
-    no_setups.setflags(write=False)  # as the arrays of an instance, or numba compiles it all twice
+        return int(made)
+
+    def schedule(self) -> Schedule:
+        """The best solution met, every job as early as its machine's sequence allows."""
+        return _schedule(self.instance, self._times, self._modes, *self._best)
+
+
+def _cost_of_delay(instance: Instance, objective: Objective, times: NDArray[np.float64]) -> float:
+    """What a mean duration and set-up weigh in the objective: the unit of temperatures.
+
+    Not taken from any solution, so that a good start is not cooled away and a cost near zero
+    does not freeze the search.
+    """
+    setup = 0.0 if instance.setup_times is None else float(instance.setup_times.mean())
+    span = float(times.min(axis=1).mean()) + setup
+    jobs = objective.weighted_tardiness + objective.weighted_completion
+    weight = objective.makespan + objective.flow_time + jobs * float(instance.weights.mean())
+    weight += objective.machine_tardiness * float(instance.machine_weights.mean())
+    return max(weight * span + objective.setup_time * setup, 1e-300)
+
+
+def _data(instance: Instance, objective: Objective, times: NDArray[np.float64]) -> tuple[Any, ...]:
+    """An instance and an objective as the loop reads them."""
     setups = instance.setup_times
-    terms = ("makespan", "weighted_tardiness", "machine_tardiness", "weighted_completion",
-             "flow_time", "setup_time")  # fmt: skip
-    factors = np.array([getattr(objective, term) for term in terms], np.float64)
-    _compiled()(
+    if setups is None:
+        setups = np.zeros((1, 1, 1))
+        setups.setflags(write=False)  # as the arrays of an instance, or numba compiles it twice
+    return (
         times,
+        np.argsort(times, axis=1, kind="stable"),  # (jobs, machines), fast machines first
         instance.release_times,
         instance.due_times,
         instance.weights,
         instance.machine_available,
         instance.machine_due_times,
         instance.machine_weights,
-        no_setups if setups is None else setups,
-        setups is not None,
-        factors,
-        sequences,
-        lengths,
-        moves,
-        seed,
-        HOT,
-        COLD,
+        setups,
+        instance.setup_times is not None,
+        np.array([getattr(objective, term) for term in TERMS], np.float64),
     )
-    return _schedule(Schedule, instance, times, modes, sequences, lengths)
 
 
 def _matrix(instance: Instance) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
     """(jobs, machines): fastest duration, infinity where not eligible, and its mode."""
     shape = (instance.num_jobs, instance.num_machines)
     times, modes = np.full(shape, np.inf), np.full(shape, -1, np.int64)
-    for mode in np.argsort(-instance.processing_times, kind="stable"):  # the fastest comes last
-        at = instance.mode_jobs[mode], instance.mode_machines[mode]
-        times[at], modes[at] = instance.processing_times[mode], mode
+    order = np.argsort(-instance.processing_times, kind="stable")  # the fastest is written last
+    at = instance.mode_jobs[order], instance.mode_machines[order]
+    times[at], modes[at] = instance.processing_times[order], order
     return times, modes
 
 
@@ -118,13 +187,14 @@ def _greedy(
 
 
 def _schedule(
-    make: type[Schedule],
     instance: Instance,
     times: NDArray[np.float64],
     modes: NDArray[np.int64],
     sequences: NDArray[np.int64],
     lengths: NDArray[np.int64],
 ) -> Schedule:
+    from hetsched.envs.schedule import Schedule
+
     jobs, machines = times.shape
     chosen = np.zeros(jobs, np.int64)
     starts, ends, paid = np.zeros(jobs), np.zeros(jobs), np.zeros(jobs)
@@ -136,7 +206,7 @@ def _schedule(
             starts[job] = max(free, instance.release_times[job]) + paid[job]
             free = ends[job] = starts[job] + times[job, machine]
             chosen[job], last = modes[job, machine], job
-    return make(modes=chosen, starts=starts, ends=ends, setups=paid)
+    return Schedule(modes=chosen, starts=starts, ends=ends, setups=paid)
 
 
 @cache
