@@ -52,7 +52,7 @@ class ImitationConfig:
 
     Attributes:
         decisions: labelled decisions to learn from; 0 skips the warm start.
-        teacher: ``"annealing"`` (plans without precedence), or the name of a rule.
+        teacher: ``"annealing"`` (plans), or the name of a rule.
         instances: drawn per round.
         moves_per_job: annealing effort per job.
         learning_rate: at the start; falls along a cosine to a hundredth.

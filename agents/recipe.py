@@ -115,6 +115,14 @@ def recipe(scenario: str) -> TrainConfig:
             warm_start=ImitationConfig(decisions=900_000),
             ppo=PPOConfig(learning_rate=2e-4),
         )
+    if head == "fjsp":
+        return TrainConfig(
+            scenario,
+            sizes=((6, 4), (10, 5), (8, 5), (10, 5)),
+            groups=16,
+            warm_start=ImitationConfig(decisions=900_000, instances=32),
+            ppo=PPOConfig(learning_rate=2e-4),
+        )
     if head == "upmsp":
         return TrainConfig(
             scenario,

@@ -18,11 +18,12 @@ def remaining(state: State, row: int) -> tuple[Instance, NDArray[np.int64], NDAr
     """The instance that a row of a plan still has to solve.
 
     Machines are occupied until they have done what is scheduled on them, and their first set-up is
-    the one from their last job.  Whatever is added to a schedule of this instance costs the same as
-    in the whole, up to a constant.
+    the one from their last job; jobs are released once their predecessors are done that are
+    scheduled (lags between machines count as on the best machine).  Whatever is added to a schedule
+    of this instance costs the same as in the whole, up to a constant.
 
     Args:
-        state: a plan on machines of capacity 1 without precedence.
+        state: a plan on machines of capacity 1.
         row: with at least one unscheduled job.
 
     Returns:
@@ -37,18 +38,22 @@ def remaining(state: State, row: int) -> tuple[Instance, NDArray[np.int64], NDAr
         idle = np.where(last < whole.num_jobs, last, whole.num_jobs)  # the padded row is idle
         first = setups[idle, :, np.arange(whole.num_machines)].T  # (jobs, machines)
         setups = np.concatenate([setups[jobs], first[None]])[:, jobs]
+    number = np.cumsum(left) - 1  # of each remaining job
+    arcs = left[whole.precedence].all(axis=0)
     instance = Instance(
         num_jobs=len(jobs),
         num_machines=whole.num_machines,
-        mode_jobs=(np.cumsum(left) - 1)[whole.mode_jobs[modes]],
+        mode_jobs=number[whole.mode_jobs[modes]],
         mode_machines=whole.mode_machines[modes],
         processing_times=whole.processing_times[modes],
-        release_times=whole.release_times[jobs],
+        release_times=state.ready[row].amin(1).cpu().numpy()[jobs],
         due_times=whole.due_times[jobs],
         weights=whole.weights[jobs],
         machine_available=state.units[row, : whole.num_machines, 0].cpu().numpy(),
         machine_due_times=whole.machine_due_times,
         machine_weights=whole.machine_weights,
         setup_times=setups,
+        precedence=number[whole.precedence[:, arcs]],
+        precedence_lags=whole.precedence_lags[arcs],
     )
     return instance, jobs, modes

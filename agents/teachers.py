@@ -11,7 +11,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from hetsched.agents.annealing import anneal, can_anneal
+from hetsched.agents.annealing_graph import anneal_plan, can_anneal_graph
 from hetsched.agents.policy import Policy, act
 from hetsched.agents.remaining import remaining
 from hetsched.agents.rules import make_rule
@@ -133,9 +133,9 @@ def teacher_rule(
             f"the teacher 'annealing' needs all in advance, but {scenario.name} dispatches; name "
             "a rule as the teacher, such as ect-wait"
         )
-    if not can_anneal(scenario.generate(np.random.default_rng(0), *sizes[0])):
+    if not can_anneal_graph(scenario.generate(np.random.default_rng(0), *sizes[0])):
         raise ValueError(
-            "the teacher 'annealing' needs machines of capacity 1 and no precedence, which "
+            "the teacher 'annealing' needs machines of capacity 1 and known durations, which "
             f"{scenario.name} does not have; name a rule as the teacher, such as heft"
         )
     return None
@@ -147,6 +147,6 @@ def annealing_teacher(
     """A teacher that anneals every instance, and what remains of it when that is left."""
 
     def solve(instance: Instance) -> Schedule:
-        return anneal(instance, objective, moves_per_job * instance.num_jobs, seed)
+        return anneal_plan(instance, objective, moves_per_job * instance.num_jobs, seed)
 
     return ScheduleTeacher(problem, solve, workers)

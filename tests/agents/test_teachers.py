@@ -194,7 +194,7 @@ def test_a_teacher_that_cannot_teach_the_scenario_is_refused() -> None:
         get_scenario("hitzges"),
         sampler=lambda rng, n, m: Instance.from_matrix(np.ones((n, m)), capacity=np.full(m, 2)),
     )
-    with pytest.raises(ValueError, match="needs machines of capacity 1 and no precedence"):
+    with pytest.raises(ValueError, match="needs machines of capacity 1 and known durations"):
         teacher_rule(config, shared, ((4, 2),))
     with pytest.raises(ValueError, match="no rule is called 'nobody'"):
         teacher_rule(dataclasses.replace(config, teacher="nobody"), shared, ((4, 2),))
