@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,6 +11,7 @@ import torch
 from torch import Tensor
 
 from hetsched.agents.teachers import RuleTeacher, Teacher, annealing_teacher
+from hetsched.agents.unit_cost import rule_cost
 from hetsched.envs.features import observe
 from hetsched.envs.graph import Graph
 from hetsched.envs.problem import Problem
@@ -22,13 +24,32 @@ if TYPE_CHECKING:
     from hetsched.gnn.network import SchedulingNetwork
 
 
+VALUE_WEIGHT = 0.5
+
+
+@dataclass(frozen=True, eq=False)
+class Lessons:
+    """Decisions met on the way.
+
+    Attributes:
+        graph: D rows; targets: (D, J * K + 1) bool, right actions; returns: (D,) float32, rewards
+            that followed.
+    """
+
+    graph: Graph
+    targets: Tensor
+    returns: Tensor
+
+
 class Imitation:
     """The warm start, one round at a time, so that the caller can validate, save and stop.
 
     A round draws instances of one size, walks through them under the teacher's eye and learns
     from every decision met: the loss is minus the logarithm of the probability of the set of right
     actions.  Where several are right the student chooses among them, so it may settle on an order
-    of its own.
+    of its own.  Beside it the network learns the value of where it stands: what will still be added
+    to the cost, in the unit of PPO's rewards, so that PPO does not begin with a critic that knows
+    nothing.
 
     Args:
         network: trained in place.
@@ -62,20 +83,21 @@ class Imitation:
         return min(1.0, self.decisions / max(1, self.config.decisions))
 
     def step(self) -> dict[str, float]:
-        """One round; returns ``loss`` and ``agreement`` (how often the favourite was right)."""
+        """One round; returns ``loss``, ``agreement`` (how often the favourite was right) and
+        ``value_loss``."""
         jobs, machines = self.sizes[self.round % len(self.sizes)]
         rng = np.random.default_rng([self.seed, self.round, 1])
         problem = Problem.from_instances(
             [self.scenario.generate(rng, jobs, machines) for _ in range(self.config.instances)],
             device=next(self.network.parameters()).device,
         )
-        graph, targets = self._walk(problem, int(rng.integers(2**31)))
+        lessons = self._walk(problem, int(rng.integers(2**31)))
         factor = float(0.01 + 0.99 * 0.5 * (1 + np.cos(np.pi * self._part)))  # saved as such
         for group in self.optimizer.param_groups:
             group["lr"] = self.config.learning_rate * factor
-        metrics = self._learn(graph, targets, rng)
+        metrics = self._learn(lessons, rng)
         self.round += 1
-        self.decisions += len(targets)
+        self.decisions += len(lessons.targets)
         return metrics
 
     def state_dict(self) -> dict[str, Any]:
@@ -97,12 +119,14 @@ class Imitation:
         return annealing_teacher(problem, self.scenario.objective, self.config.moves_per_job, seed)
 
     @torch.no_grad()
-    def _walk(self, problem: Problem, seed: int) -> tuple[Graph, Tensor]:
-        """Every decision met (D rows) and its right actions (D, J * K + 1)."""
+    def _walk(self, problem: Problem, seed: int) -> Lessons:
+        """Every decision met."""
         teacher = self._teacher(problem, seed)
         generator = torch.Generator().manual_seed(seed)
         state = State.initial(problem, self.scenario.objective, self.scenario.deciding)
-        graphs, targets = [], []
+        unit = rule_cost(self.scenario)(state.clone())
+        unit = torch.where(unit > 0, unit, problem.time_scale)
+        graphs, targets, rows, bounds = [], [], [], []
         share = self.config.explore * min(1.0, 2 * self._part)  # first learn to walk
         explores = torch.rand(problem.batch_size, generator=generator) < share
         explores = explores.to(problem.device)
@@ -111,6 +135,8 @@ class Imitation:
             live = ~state.done
             graphs.append(graph.rows(live))
             targets.append(right[live])
+            rows.append(live.nonzero().squeeze(1))
+            bounds.append(state.bound[live])
             scores = self.network(graph)[0]
             # The student's own way, with the teacher's comments, or the teacher's.
             allowed = torch.where((explores | ~live)[:, None], graph.legal, right)
@@ -119,23 +145,28 @@ class Imitation:
             drawn = drawn.to(problem.device)
             state.step(drawn)
             teacher.follow(state, live & ~right.gather(1, drawn[:, None]).squeeze(1))
-        return Graph.concatenate(graphs), torch.cat(targets)
+        row = torch.cat(rows)  # (D,)
+        returns = (torch.cat(bounds) - state.bound[row]) / unit[row]
+        return Lessons(Graph.concatenate(graphs), torch.cat(targets), returns.float())
 
-    def _learn(self, graph: Graph, targets: Tensor, rng: np.random.Generator) -> dict[str, float]:
-        losses, right = [], []
-        size = self.config.batch_size
+    def _learn(self, lessons: Lessons, rng: np.random.Generator) -> dict[str, float]:
+        losses, right, errors = [], [], []
+        graph, targets, size = lessons.graph, lessons.targets, self.config.batch_size
         for _ in range(self.config.epochs):
             order = torch.from_numpy(rng.permutation(len(targets)))
             for begin in range(0, max(1, len(order) - size // 2), size):
                 rows = order[begin : begin + size]
-                logits = self.network(graph.rows(rows))[0].log_softmax(1)
-                wanted = targets[rows]
+                scores, values = self.network(graph.rows(rows))
+                logits, wanted = scores.log_softmax(1), targets[rows]
                 loss = -logits.masked_fill(~wanted, -torch.inf).logsumexp(1).mean()
+                error = (values - lessons.returns[rows]).square().mean()
                 self.optimizer.zero_grad()
-                loss.backward()
+                (loss + VALUE_WEIGHT * error).backward()
                 torch.nn.utils.clip_grad_norm_(self.network.parameters(), 1.0)
                 self.optimizer.step()
                 losses.append(loss.item())
+                errors.append(error.item())
                 favourite = logits.argmax(1, keepdim=True)
                 right.append(wanted.gather(1, favourite).float().mean().item())
-        return {"loss": float(np.mean(losses)), "agreement": float(np.mean(right))}
+        means = {"loss": losses, "agreement": right, "value_loss": errors}
+        return {name: float(np.mean(values)) for name, values in means.items()}

@@ -9,9 +9,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from hetsched.agents.policy import rollout
 from hetsched.agents.ppo import make_ppo, network_of, on_rollout_start
-from hetsched.agents.rules import make_rule
+from hetsched.agents.unit_cost import rule_cost
 from hetsched.envs.observation import Extent
 from hetsched.envs.problem import Problem
 from hetsched.envs.vector import VectorEnvironment
@@ -19,7 +18,6 @@ from hetsched.envs.vector import VectorEnvironment
 if TYPE_CHECKING:
     from hetsched.agents.recipe import TrainConfig
     from hetsched.envs.scenarios import Scenario
-    from hetsched.envs.simulator import State
     from hetsched.gnn.network import SchedulingNetwork
 
 SAMPLED = 64  # instances of each size that the padding is measured on
@@ -139,20 +137,4 @@ def widest(scenario: Scenario, sizes: Sequence[tuple[int, int]]) -> Extent:
         Extent.of(Problem.from_instances([scenario.generate(rng, *size) for _ in range(SAMPLED)]))
         for size in dict.fromkeys(sizes)
     ]
-    return Extent(
-        jobs=max(one.jobs for one in extents),
-        machines=max(one.machines for one in extents),
-        slots=max(one.slots for one in extents),
-        arcs=max(one.arcs for one in extents),
-        dense=all(one.dense for one in extents),
-    )
-
-
-def rule_cost(scenario: Scenario) -> Callable[[State], Tensor]:
-    """Costs of a quick rule, the unit of rewards."""
-    rule = make_rule("min-min" if scenario.deciding == "plan" else "ect-wait")
-
-    def cost(state: State) -> Tensor:
-        return rollout(rule, state).cost()
-
-    return cost
+    return Extent.around(extents)

@@ -108,8 +108,41 @@ def test_exploring_meets_states_that_the_teacher_would_not() -> None:
     def walk(explore: float, decisions: int) -> torch.Tensor:
         one = stage("gpu-cluster", "ect-wait", explore=explore, decisions=1000)
         one.decisions = decisions
-        return one._walk(problem, seed=3)[0].modes
+        return one._walk(problem, seed=3).graph.modes
 
     walks = [walk(0.0, 500), walk(1.0, 0), walk(1.0, 500)]
     assert torch.equal(walks[0], walks[1])  # at first it does not wander either
     assert walks[0].shape != walks[2].shape or not torch.equal(walks[0], walks[2])
+
+
+@pytest.mark.parametrize(("scenario", "rule"), [("hitzges", None), ("gpu-cluster", "ect-wait")])
+def test_the_returns_of_a_walk_are_the_rewards_that_followed(scenario: str, rule) -> None:
+    """In units of the quick rule; the teacher ect-wait is that rule in dispatch."""
+    from hetsched.agents.unit_cost import rule_cost
+    from hetsched.envs.problem import Problem
+    from hetsched.envs.scenarios import sample_instances
+    from hetsched.envs.simulator import State
+
+    one = stage(scenario, rule, explore=0.0)
+    problem = Problem.from_instances(sample_instances(one.scenario, 5, 0, 6, 2))
+    fresh = State.initial(problem, one.scenario.objective, one.scenario.deciding)
+    unit = rule_cost(one.scenario)(fresh.clone())
+    first = one._walk(problem, seed=1).returns[:5].double()
+    if rule:
+        assert first.tolist() == pytest.approx(((fresh.bound - unit) / unit).tolist(), rel=1e-5)
+    else:  # annealed: no dearer than the quick rule, no cheaper than the bound
+        assert bool(((first <= 0) & (first >= (fresh.bound - unit) / unit - 1e-6)).all())
+
+
+def test_values_tell_what_will_still_be_added() -> None:
+    from hetsched.envs.problem import Problem
+    from hetsched.envs.scenarios import sample_instances
+
+    one = stage("hitzges", "wspt", decisions=4000, epochs=6)
+    while not one.finished:
+        one.step()
+    problem = Problem.from_instances(sample_instances(one.scenario, 60, 9, 5, 2))
+    lessons = one._walk(problem, seed=1)
+    with torch.no_grad():
+        errors = one.network(lessons.graph)[1] - lessons.returns
+    assert float(errors.square().mean()) < 0.9 * float(lessons.returns.var())  # a constant: 1

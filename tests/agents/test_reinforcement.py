@@ -8,8 +8,9 @@ import pytest
 import torch
 
 from hetsched.agents.policy import act, rollout
-from hetsched.agents.reinforcement import Reinforcement, rule_cost, widest
+from hetsched.agents.reinforcement import Reinforcement, widest
 from hetsched.agents.rules import make_rule
+from hetsched.agents.unit_cost import rule_cost
 from hetsched.envs.scenarios import get_scenario
 from hetsched.envs.simulator import State
 from hetsched.gnn.network import SchedulingNetwork
