@@ -222,22 +222,22 @@ def what_a_job_leaves_behind_is_killed(subject: Subject) -> None:
 
 @check(PROCESSES)
 def a_preempted_job_saves_its_state_and_goes_on_elsewhere(subject: Subject) -> None:
-    executor, state = subject.executor, subject.folder / "state"
+    executor, folder = subject.executor, subject.folder
     program = (
         "import os, signal, sys, time\n"
-        f"path = {os.fspath(state)!r}\n"
-        "step = int(open(path).read()) if os.path.exists(path) else 0\n"
+        f"state, ready = {os.fspath(folder / 'state')!r}, {os.fspath(folder / 'ready')!r}\n"
+        "begin = step = int(open(state).read()) if os.path.exists(state) else 0\n"
         "def leave(*_):\n"
-        "    open(path + '.new', 'w').write(str(step)); os.replace(path + '.new', path)\n"
+        "    open(state + '.new', 'w').write(str(step)); os.replace(state + '.new', state)\n"
         f"    sys.exit({PREEMPTED_EXIT})\n"
         "signal.signal(signal.SIGTERM, leave)\n"
-        "print('from', step, flush=True)\n"
-        "while step < 40:\n"
-        "    step += 1; time.sleep(0.02)\n"
+        "print('from', begin, flush=True)\n"
+        "while begin == 0:\n"  # it takes for ever, unless somebody has begun already
+        "    step += 1; open(ready, 'w').write(str(step)); time.sleep(0.02)\n"
     )
     command = (sys.executable, "-c", program)
     executor.start(Attempt("a", "one", command=command))
-    assert executor.poll(executor.now() + 0.5) == []
+    numbers_in(folder / "ready", 1)
     executor.preempt("a")
     (first,) = drain(executor, 1)
     assert (first.status, first.exit_code) == ("preempted", PREEMPTED_EXIT)
@@ -245,7 +245,7 @@ def a_preempted_job_saves_its_state_and_goes_on_elsewhere(subject: Subject) -> N
     executor.start(Attempt("a", "two", number=2, command=command))
     (second,) = drain(executor, 1)
     assert second.status == "done"
-    assert output(second) == f"from {state.read_text()}\n"
+    assert output(second) == f"from {(folder / 'state').read_text()}\n"
 
 
 @check(PROCESSES)

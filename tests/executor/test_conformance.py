@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from hetsched.executor.exits import Exits
 from hetsched.executor.faults import FaultyExecutor
 from hetsched.executor.local import LocalExecutor
 from hetsched.executor.protocol import Executor
@@ -28,6 +29,12 @@ def local(folder: Path, wake: int | None) -> Executor:
     return LocalExecutor(MACHINES, folder / "logs", GRACE, wake)
 
 
+def remembering(folder: Path, wake: int | None) -> Executor:
+    """As `dispatch.py` opens it: every command under a shell that notes its exit status."""
+    exits = Exits(folder / "exits", "of this test")
+    return LocalExecutor(MACHINES, folder / "logs", GRACE, wake, exits=exits)
+
+
 def faulty(inner: Open, folder: Path, wake: int | None) -> Executor:
     """Without a single fault: what is wrapped must not be seen."""
     return FaultyExecutor(inner(folder, wake))
@@ -36,13 +43,14 @@ def faulty(inner: Open, folder: Path, wake: int | None) -> Executor:
 IMPLEMENTATIONS: dict[str, Open] = {
     "simulated": simulated,
     "local": local,
+    "remembering local": remembering,
     "faulty simulated": functools.partial(faulty, simulated),
     "faulty local": functools.partial(faulty, local),
 }
 
 
 def runs_processes(open_: Open) -> bool:
-    return open_ in (IMPLEMENTATIONS["local"], IMPLEMENTATIONS["faulty local"])
+    return open_ in (local, remembering, IMPLEMENTATIONS["faulty local"])
 
 
 CASES = [
