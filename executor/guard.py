@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import queue
 import threading
 import time
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from hetsched.agents.policy import act
+from hetsched.agents.policy import masked_scores
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -104,8 +105,9 @@ class Guard:
 
 def _best(policy: Policy, state: State) -> int:
     with torch.no_grad():
-        action = int(act(policy, state))
-    if not bool(state.mask()[0, action]):
+        scores = masked_scores(policy, state)[0]
+    action = int(scores.argmax())  # the first of equals
+    if float(scores[action]) == -math.inf:
         raise ValueError("no legal action has a score above minus infinity")
     return action
 

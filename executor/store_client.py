@@ -17,7 +17,7 @@ from hetsched.executor import store
 from hetsched.executor.exits import file_name
 from hetsched.executor.queue import QueueError, check_jobs
 from hetsched.executor.records import job_from_json
-from hetsched.executor.waiting import Held, why_waiting
+from hetsched.executor.waiting import KEPT_BY_POLICY, Held, why_waiting
 
 if TYPE_CHECKING:
     from hetsched.executor.ledger import Request
@@ -285,6 +285,7 @@ class Client:
         held = [Held(one.job.name, str(one.machine), one.demand, _end(one, now)) for one in running]
         closed = {one.machine.name: f"is drained: {one.drained}" for one in machines if one.drained}
         first = self._first()
+        alive = store.is_locked(self.folder)
         for one in jobs:
             if one.status != "waiting":
                 yield one
@@ -304,6 +305,8 @@ class Client:
                 first=first,
                 say_when=lambda at: clock_time(began + at),
             )
+            if not alive and why == KEPT_BY_POLICY:
+                why = "could start, but no scheduler runs"
             again = f" (again: {one.reason})" if one.reason else ""
             yield replace(one, reason=why + again)
 

@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     from hetsched.executor.protocol import Machine
     from hetsched.executor.queue import Job, Mode
 
+KEPT_BY_POLICY = "was kept waiting by the policy"
+
 
 @dataclass(frozen=True)
 class Held:
@@ -68,7 +70,7 @@ def why_waiting(
     fitting = [mode for mode in open_modes if mode.demand <= free[mode.machine]]
     for mode in fitting:
         if first is None or first.get(mode.machine, job.priority) <= job.priority:
-            return "was kept waiting by the policy"
+            return KEPT_BY_POLICY
     if fitting:
         mode = fitting[0]
         assert first is not None

@@ -103,9 +103,8 @@ def _show(overview: Overview, folder: str) -> None:
     counts = ", ".join(f"{number} {status}" for status, number in sorted(overview.counts.items()))
     clock = duration(overview.now)
     alive = "scheduler runs" if overview.scheduler else "NO SCHEDULER RUNS"
-    console.print(
-        f"{folder}: {counts or 'no jobs'}; {clock} since its start; {alive}.", markup=False
-    )
+    line = f"{folder}: {counts or 'no jobs'}; {clock} since its start; {alive}."
+    console.print(line, markup=False, soft_wrap=True)
     machines = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for column in ("machine", "type", "in use", "state"):
         machines.add_column(column, overflow="fold")

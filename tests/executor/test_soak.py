@@ -1,0 +1,51 @@
+"""The short form of benchmarks/soak.py: kills at random instants, and everything accounted for."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture(scope="module")
+def soaking() -> ModuleType:
+    path = ROOT / "benchmarks" / "soak.py"
+    if not path.exists():
+        pytest.skip("benchmarks are not part of this copy")
+    import sys
+
+    spec = importlib.util.spec_from_file_location("soak_benchmark", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["soak_benchmark"] = module  # dataclasses look their module up
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="jobs are found again in /proc")
+def test_a_queue_under_kills_and_drains_comes_to_its_right_end(
+    soaking: ModuleType, tmp_path: Path
+) -> None:
+    report = soaking.soak(tmp_path, jobs=60, seed=1, kill_every=1.5, limit=120.0)
+    assert report.wrong == []
+    assert report.kills >= 1
+    assert sum(report.states.values()) == 60
+
+
+def test_the_checks_of_the_soak_see_a_job_that_ran_twice_and_one_that_is_lost(
+    soaking: ModuleType, tmp_path: Path
+) -> None:
+    from hetsched.executor import store
+
+    queue, right = soaking.make_queue(2, tmp_path / "ends", seed=0)
+    store.create(tmp_path / "state", queue)
+    (tmp_path / "ends").write_text("job 0\njob 0\n", encoding="utf-8")
+    wrong = soaking._mistakes(tmp_path / "state", tmp_path / "ends", {**right, "job 2": "done"})
+    assert "3 jobs went in, 2 are there" in wrong
+    assert "job 0 is waiting" in wrong
+    assert "job 0 is waiting and ran to its end 2 times" in wrong
