@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 FORMAT = 1
 FILE, LOCK, BELL, LOGS, EXITS = "state.sqlite", "lock", "bell", "logs", "exits"
 BUSY_SECONDS = 30.0  # how long to wait for another writer, who needs milliseconds
+LOCK_TRIES, LOCK_PAUSE = 5, 0.01  # seconds
 OPEN_STATUSES = ("waiting", "running")
 
 _SCHEMA = """
@@ -73,8 +74,12 @@ def exists(folder: str | Path) -> bool:
     return Path(folder, FILE).is_file()
 
 
-def connect(folder: Path) -> sqlite3.Connection:
+def connect(folder: Path, read_only: bool = False) -> sqlite3.Connection:
     """Open the file of a state that exists.
+
+    Args:
+        read_only: SQLite refuses to write, and several threads may use it in turns. The folder may
+            be somebody else's.
 
     Raises:
         StoreError: there is none, it is another program's, or of another version.
@@ -86,8 +91,17 @@ def connect(folder: Path) -> sqlite3.Connection:
         )
     try:
         # Closed by the garbage collector of another thread at worst; every use is in one thread.
-        file = sqlite3.connect(folder / FILE, timeout=BUSY_SECONDS, isolation_level=None)
-        file.execute("PRAGMA synchronous=FULL")
+        place, log = (folder / FILE).absolute(), folder / f"{FILE}-wal"
+        # Without a log nobody writes; SQLite would still make one, which a folder may not allow.
+        sealed = read_only and not log.exists() and not os.access(folder, os.W_OK)
+        file = sqlite3.connect(
+            place.as_uri() + ("?immutable=1" if sealed else ""),
+            uri=True,
+            timeout=BUSY_SECONDS,
+            isolation_level=None,
+            check_same_thread=not read_only,
+        )
+        file.execute("PRAGMA query_only=ON" if read_only else "PRAGMA synchronous=FULL")
         version = dict(file.execute("SELECT key, value FROM meta")).get("format")
     except sqlite3.Error as error:
         raise StoreError(f"{folder / FILE} cannot be read ({error}); choose another.") from None
@@ -201,7 +215,13 @@ class Lock:
 
         self._file = (folder / LOCK).open("a+")
         try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            for _ in range(LOCK_TRIES - 1):
+                with contextlib.suppress(OSError):
+                    fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    break
+                time.sleep(LOCK_PAUSE)  # `is_locked` of somebody who watches takes microseconds
+            else:
+                fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             holder = _holder(folder)
             self._file.close()
@@ -227,10 +247,10 @@ def is_locked(folder: Path) -> bool:
     import fcntl
 
     try:
-        with (folder / LOCK).open("a+") as file:
+        with (folder / LOCK).open() as file:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
             return False
-    except OSError as error:
+    except OSError as error:  # EACCES: taken, on some systems; also a folder that is not ours
         return error.errno in (errno.EAGAIN, errno.EACCES)
 
 
