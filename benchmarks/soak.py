@@ -17,6 +17,7 @@ import argparse
 import collections
 import contextlib
 import json
+import math
 import os
 import random
 import shutil
@@ -115,7 +116,14 @@ def run_scheduler(state: Path) -> int:
         os._exit(status)
 
 
-def soak(folder: Path, jobs: int, seed: int, kill_every: float, limit: float) -> Report:
+def soak(
+    folder: Path,
+    jobs: int,
+    seed: int,
+    kill_every: float,
+    limit: float,
+    most_kills: float = math.inf,
+) -> Report:
     """Run the queue to its end under kills; `kill_every`: mean seconds between them."""
     from hetsched.agents import rules  # noqa: F401  (so that the children have torch and all)
     from hetsched.executor import restore  # noqa: F401
@@ -146,7 +154,7 @@ def soak(folder: Path, jobs: int, seed: int, kill_every: float, limit: float) ->
             os.kill(child, signal.SIGTERM)
             os.waitpid(child, 0)
             break
-        if now > next_kill:
+        if now > next_kill and kills < most_kills:
             os.kill(child, signal.SIGKILL)
             os.waitpid(child, 0)
             memory.append(most)

@@ -136,8 +136,12 @@ class LocalExecutor:
         if any((one.job, one.number) == (attempt.job, attempt.number) for one in living):
             self._exits.kill(attempt.job, attempt.number)
         noted = self._exits.read(attempt.job, attempt.number)
-        if noted is None:
+        if noted is None and log.exists():
             return False
+        if noted is None:  # we were killed between the decision and the start
+            reason = "had not started when the scheduler was killed"
+            self._ended.append(Outcome(attempt, "preempted", started, started, None, reason))
+            return True
         ended = min(max(started, self.now() - (time.time() - noted[1])), self.now())
         self._ended.append(found_outcome(attempt, started, ended, noted[0], log))
         return True

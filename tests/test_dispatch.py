@@ -113,6 +113,11 @@ def test_the_examples_can_be_planned(name: str) -> None:
         (["QUEUE", "--policy", "fifo", "--json", "absent/x"], "--json: 'absent/x' cannot be writ"),
         (["QUEUE", "--policy", "fifo", "--gantt", "x.gif"], "gantt: 'x.gif' must end in .png"),
         (["QUEUE", "--policy", "fifo", "--logs", "QUEUE"], "--logs: .* cannot be made"),
+        (["QUEUE", "--policy", "fifo", "--state", "QUEUE"], "--state: .* cannot be made"),
+        (["run"], "QUEUE.yaml is missing"),
+        (["run", "--policy", "fifo", "--state", "nowhere"], "nowhere holds no queue"),
+        (["QUEUE", "--fallback", "no-such"], "--fallback: unknown rule 'no-such'"),
+        (["QUEUE", "--policy", "fifo", "--decision-timeout", "0"], "--decision-timeout is 0"),
     ],
 )
 def test_a_mistake_in_the_call_is_one_sentence(
@@ -123,6 +128,56 @@ def test_a_mistake_in_the_call_is_one_sentence(
     with pytest.raises(UserError, match=message) as caught:
         call(*arguments)
     assert "\n" not in str(caught.value)
+
+
+def test_the_same_command_runs_a_finished_queue_anew_and_keeps_the_last_run(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = QUEUE.replace("echo hello", f"echo x >> {tmp_path}/count")
+    for _ in range(2):
+        assert call(write(tmp_path, text), "--policy", "fifo") == 1
+    assert (tmp_path / "count").read_text() == "x\nx\n"
+    assert len(list((tmp_path / "runs" / "dispatch").iterdir())) == 2
+    assert "The last run of this queue is now in runs/dispatch/queue." in capsys.readouterr().err
+
+
+def test_a_state_that_was_named_is_never_run_again_unless_asked(tmp_path: Path) -> None:
+    text = QUEUE.replace("echo hello", f"echo x >> {tmp_path}/count")
+    queue = write(tmp_path, text)
+    options = ("--policy", "fifo", "--state", str(tmp_path / "state"), "--quiet")
+    for _ in range(2):
+        assert call(queue, *options) == 1
+    assert (tmp_path / "count").read_text() == "x\n"
+    assert call("run", *options) == 1  # without the file too
+    assert call(queue, *options, "--fresh") == 1
+    assert (tmp_path / "count").read_text() == "x\nx\n"
+
+
+def test_a_policy_that_cannot_be_loaded_is_replaced_if_a_fallback_was_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bad = tmp_path / "bad.safetensors"
+    bad.write_bytes(b"no weights at all")
+    out = tmp_path / "out.json"
+    arguments = ("--policy", str(bad), "--fallback", "spt", "--json", str(out))
+    assert call(write(tmp_path), *arguments) == 1
+    assert "WARNING: --policy: " in capsys.readouterr().err
+    assert json.loads(out.read_text(encoding="utf-8"))["policy"] == "spt"
+
+
+def test_a_queue_that_is_in_use_is_refused(tmp_path: Path) -> None:
+    from hetsched.executor.queue_file import load_queue
+    from hetsched.executor.store import create
+    from hetsched.executor.store_ledger import StoreLedger
+
+    queue, state = write(tmp_path), tmp_path / "state"
+    create(state, load_queue(queue))
+    ledger = StoreLedger(state)
+    try:
+        with pytest.raises(UserError, match="is in use by another dispatch"):
+            call(queue, "--policy", "fifo", "--state", str(state))
+    finally:
+        ledger.close()
 
 
 def test_a_mistake_in_the_objective_is_one_sentence(tmp_path: Path) -> None:

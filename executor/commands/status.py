@@ -131,9 +131,9 @@ def _machine_row(one: MachineStatus, now: float) -> tuple[str, ...]:
 
     state = "[green]up[/green]"
     if one.drained:
-        again = f"; tried again in {duration(max(0.0, one.until - now))}"
         state = f"[red]drained[/red]: {escape(one.drained)}"
-        state += again if math.isfinite(one.until) else ""
+        if math.isfinite(one.until):
+            state += f"; tried again in {duration(max(0.0, one.until - now))}"
     machine = one.machine
     return escape(machine.name), escape(machine.type), f"{one.used}/{machine.capacity}", state
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
 import sys
 import threading
@@ -129,6 +130,19 @@ def test_the_status_is_a_table_or_json(capsys: pytest.CaptureFixture[str]) -> No
         ("a", "done"),
     ]
     assert [one["capacity"] for one in said["machines"]] == [2, 1]
+
+
+@pytest.mark.parametrize(("until", "more"), [(math.inf, ""), (1e6, "; tried again in 277:4")])
+def test_the_status_shows_drained_machines(
+    state: Path, capsys: pytest.CaptureFixture[str], until: float, more: str
+) -> None:
+    with contextlib.closing(StoreLedger(state)) as ledger:
+        ledger.machine("cpu", "failed [twice]", until)
+        ledger.note(5.0, "machine 'cpu' is drained")
+    assert call("status") == 0
+    said = capsys.readouterr().out
+    assert f"drained: failed [twice]{more}" in said
+    assert "machine 'cpu' is drained" in said
 
 
 def test_requests_say_who_will_carry_them_out(

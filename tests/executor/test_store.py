@@ -198,6 +198,15 @@ def test_a_job_that_is_gone_without_a_trace_runs_again_and_its_children_are_kill
     wait_until(lambda: processes.birth(int(pids.read_text())) is None)
 
 
+def test_a_job_that_was_not_even_started_uses_up_nothing(state: Path) -> None:
+    make(state, job("a", moves=0))
+    with contextlib.closing(StoreLedger(state)) as ledger:
+        ledger.load()
+        ledger.starting(job("a").attempt(0, 1), 0.0)
+        ledger.commit()
+    assert [one.status for one in run(state).outcomes] == ["preempted", "done"]
+
+
 def test_units_of_a_machine_that_a_found_job_holds_are_taken(tmp_path: Path) -> None:
     machines = (Machine("g", "v100", "gpu", ("GPU-a", "GPU-b"), 2),)
     exits = Exits(tmp_path / "exits", "identity")
