@@ -123,6 +123,13 @@ def recipe(scenario: str) -> TrainConfig:
             warm_start=ImitationConfig(decisions=900_000, instances=32),
             ppo=PPOConfig(learning_rate=2e-4),
         )
+    if head == "dag":
+        return TrainConfig(
+            scenario,
+            sizes=((12, 3), (20, 4), (16, 4), (30, 6)),
+            warm_start=ImitationConfig(decisions=900_000, moves_per_job=3000),
+            ppo=PPOConfig(learning_rate=2e-4),
+        )
     if head == "upmsp":
         return TrainConfig(
             scenario,

@@ -16,6 +16,12 @@ from hetsched.agents import rules_static as static
 from hetsched.agents.rules_index import AtcRule, AtcsReadyRule
 from hetsched.agents.rules_online import AlloxRule, EctWaitRule
 from hetsched.agents.rules_parts import fastest_times
+from hetsched.agents.rules_precedence import (
+    AtcTailsRule,
+    TailRule,
+    remaining_operations,
+    remaining_work,
+)
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -78,6 +84,22 @@ RULES: Mapping[str, RuleEntry] = MappingProxyType(
             lambda name, given: AtcsReadyRule(name, **given),
             "apparent tardiness cost with set-ups and ready times",
             {"k1": 2.0, "k2": 1.0, "k3": 1.0},
+            waits=True,
+        ),
+        "mwkr": RuleEntry(
+            lambda name, _: TailRule(name, remaining_work),
+            "of what starts first behind the gate, the longest path of work behind it",
+            waits=True,
+        ),
+        "mopnr": RuleEntry(
+            lambda name, _: TailRule(name, remaining_operations),
+            "of what starts first behind the gate, the most operations behind it",
+            waits=True,
+        ),
+        "atc-tails": RuleEntry(
+            lambda name, given: AtcTailsRule(name, **given),
+            "apparent tardiness cost of a job and all that waits for it",
+            {"k": 1.0},
             waits=True,
         ),
         "random": RuleEntry(

@@ -75,6 +75,6 @@ def build(name: str, options: Mapping[str, str]) -> Scenario:
         sampler=sample,
         default_jobs=10,
         default_machines=5,
-        rules=("heft", "min-min", "spt"),
+        rules=("mwkr", "mopnr", "heft", "min-min", "spt"),
         sizes=((6, 4), (8, 5), (10, 5)),
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Callable, Mapping
 
-from hetsched.envs.scenarios import fjsp, gpu_cluster, hitzges, own, rcmax, upmsp
+from hetsched.envs.scenarios import dag, fjsp, gpu_cluster, hitzges, own, rcmax, upmsp
 from hetsched.envs.scenarios.scenario import Scenario
 
 Builder = Callable[[str, Mapping[str, str]], Scenario]
@@ -23,6 +23,7 @@ def _builders() -> dict[str, tuple[Builder, tuple[str, ...]]]:
         "rcmax": (rcmax.build, ()),
         "upmsp": (upmsp.build, upmsp.OPTIONS),
         "fjsp": (fjsp.build, fjsp.OPTIONS),
+        "dag": (dag.build, dag.OPTIONS),
         "own": (own.build, own.OPTIONS),
     }
 

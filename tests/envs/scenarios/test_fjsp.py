@@ -13,7 +13,10 @@ from hetsched.envs.objective import Objective
 from hetsched.envs.scenarios import get_scenario, sample_instances
 
 # SHA-256 of instance 0 of seed 0 at 10 x 5 of each set; see test_hitzges.py.
-FIRST = {"sd1": "166ca0c4a4276ed3031530bfd6a2a273dccc4056251388317b3036f4e0b3ad87", "sd2": "887284ea11e2e686867cc25702cea84b84ca570a77f3dde938252f476b6b5659"}
+FIRST = {
+    "sd1": "166ca0c4a4276ed3031530bfd6a2a273dccc4056251388317b3036f4e0b3ad87",
+    "sd2": "887284ea11e2e686867cc25702cea84b84ca570a77f3dde938252f476b6b5659",
+}
 FOLDERS = {"sd1": "SD1/10x5", "sd2": "SD2/10x5+mix"}
 
 
