@@ -116,7 +116,7 @@ def test_the_examples_can_be_planned(name: str) -> None:
         (["QUEUE", "--policy", "fifo", "--state", "QUEUE"], "--state: .* cannot be made"),
         (["run"], "QUEUE.yaml is missing"),
         (["run", "--policy", "fifo", "--state", "nowhere"], "nowhere holds no queue"),
-        (["QUEUE", "--fallback", "no-such"], "--fallback: unknown rule 'no-such'"),
+        (["QUEUE", "--fallback", "no-such"], "--fallback: no rule is called 'no-such'"),
         (["QUEUE", "--policy", "fifo", "--decision-timeout", "0"], "--decision-timeout is 0"),
     ],
 )
