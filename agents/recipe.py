@@ -137,32 +137,38 @@ def recipe(scenario: str) -> TrainConfig:
             warm_start=ImitationConfig(decisions=900_000, moves_per_job=4000),
             ppo=PPOConfig(learning_rate=2e-4),
         )
-    online = PPOConfig(learning_rate=6e-4, batch_size=1024, gae_lambda=0.95, ent_coef=0.0)
+    online = PPOConfig(learning_rate=3e-4, batch_size=4096, gae_lambda=0.95, ent_coef=0.0005)
     if head in ("gpu-cluster", "gpu-cluster-noisy"):
         return TrainConfig(
             scenario,
             sizes=((24, 3), (32, 4)),
-            timesteps=800_000,
+            timesteps=900_000,
             groups=64,
-            eval_count=100,
-            warm_start=ImitationConfig(decisions=60_000, teacher="ect-wait"),
+            repeats=16,
+            eval_freq=150_000,
+            eval_count=150,
+            warm_start=ImitationConfig(decisions=200_000, teacher="ect-wait"),
             ppo=online,
         )
     if head == "gpu-cluster-single":
         return TrainConfig(
             scenario,
             sizes=((20, 6), (30, 8)),
-            timesteps=1_000_000,
+            timesteps=4_000_000,
+            groups=64,
             repeats=16,
-            eval_count=100,
-            warm_start=ImitationConfig(decisions=100_000, teacher="allox"),
-            ppo=PPOConfig(learning_rate=4e-4, batch_size=2048, n_steps=80, ent_coef=0.0),
+            eval_freq=250_000,
+            eval_count=150,
+            warm_start=ImitationConfig(decisions=400_000, teacher="allox"),
+            ppo=online,
         )
     if head == "own":
         return TrainConfig(
             scenario,
-            timesteps=500_000,
-            warm_start=ImitationConfig(decisions=40_000, teacher="ect-wait"),
+            timesteps=900_000,
+            groups=64,
+            repeats=16,
+            warm_start=ImitationConfig(decisions=100_000, teacher="ect-wait"),
             ppo=online,
         )
     return TrainConfig(scenario, warm_start=ImitationConfig(decisions=200_000))
