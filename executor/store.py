@@ -78,8 +78,7 @@ def connect(folder: Path, read_only: bool = False) -> sqlite3.Connection:
     """Open the file of a state that exists.
 
     Args:
-        read_only: SQLite refuses to write, and several threads may use it in turns. The folder may
-            be somebody else's.
+        read_only: SQLite refuses to write, and the folder may be somebody else's.
 
     Raises:
         StoreError: there is none, it is another program's, or of another version.
@@ -99,7 +98,6 @@ def connect(folder: Path, read_only: bool = False) -> sqlite3.Connection:
             uri=True,
             timeout=BUSY_SECONDS,
             isolation_level=None,
-            check_same_thread=not read_only,
         )
         file.execute("PRAGMA query_only=ON" if read_only else "PRAGMA synchronous=FULL")
         version = dict(file.execute("SELECT key, value FROM meta")).get("format")
@@ -190,6 +188,12 @@ def read_machines(file: sqlite3.Connection) -> tuple[Machine, ...]:
 def read_meta(file: sqlite3.Connection) -> dict[str, str]:
     """What is known of the queue as a whole."""
     return dict(file.execute("SELECT key, value FROM meta"))
+
+
+def has_ended(file: sqlite3.Connection) -> bool:
+    """Whether a queue came to its end and has no job to go on with, submitted ones included."""
+    left = file.execute("SELECT 1 FROM jobs WHERE status IN (?, ?) LIMIT 1", OPEN_STATUSES)
+    return "ended" in read_meta(file) and left.fetchone() is None
 
 
 def write_meta(file: sqlite3.Connection, **values: Any) -> None:

@@ -141,6 +141,16 @@ def test_the_same_command_runs_a_finished_queue_anew_and_keeps_the_last_run(
     assert "The last run of this queue is now in runs/dispatch/queue." in capsys.readouterr().err
 
 
+def test_a_job_submitted_after_the_end_is_not_set_aside_but_run(tmp_path: Path) -> None:
+    queue = write(tmp_path)
+    assert call(queue, "--policy", "fifo", "--quiet") == 1
+    text = f"echo x >> {tmp_path}/late"
+    assert call("submit", "--name", "late", "--on", "cpu=1", "--", "sh", "-c", text) == 0
+    assert call(queue, "--policy", "fifo", "--quiet") == 1
+    assert (tmp_path / "late").read_text() == "x\n"
+    assert [one.name for one in (tmp_path / "runs" / "dispatch").iterdir()] == ["queue"]
+
+
 def test_a_state_that_was_named_is_never_run_again_unless_asked(tmp_path: Path) -> None:
     text = QUEUE.replace("echo hello", f"echo x >> {tmp_path}/count")
     queue = write(tmp_path, text)

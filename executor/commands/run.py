@@ -239,7 +239,7 @@ def _prepare(folder: Path, queue: Queue, options: argparse.Namespace) -> None:
     with user_input("--state"):
         if store.exists(folder):
             with contextlib.closing(store.connect(folder)) as file:
-                ended = "ended" in store.read_meta(file)
+                ended = store.has_ended(file)
             if options.fresh or (ended and options.state is None):
                 place = set_aside(folder)
                 if not options.quiet:
