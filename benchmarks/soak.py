@@ -154,7 +154,7 @@ def soak(
             os.kill(child, signal.SIGTERM)
             os.waitpid(child, 0)
             break
-        if now > next_kill and kills < most_kills:
+        if now > next_kill and kills < most_kills and _is_open(state):
             os.kill(child, signal.SIGKILL)
             os.waitpid(child, 0)
             memory.append(most)
@@ -187,6 +187,13 @@ def soak(
 def _identity(state: Path) -> str:
     with contextlib.closing(store.connect(state)) as file:
         return store.read_meta(file)["identity"]
+
+
+def _is_open(state: Path) -> bool:
+    """Whether a job waits or runs: once all are over there is nothing left to disturb."""
+    with contextlib.closing(store.connect(state)) as file:
+        query = "SELECT 1 FROM jobs WHERE status IN (?, ?) LIMIT 1"
+        return file.execute(query, store.OPEN_STATUSES).fetchone() is not None
 
 
 def _mistakes(state: Path, ends: Path, right: dict[str, str]) -> list[str]:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 FORMAT = 1
 NOT_RUN = "not run"
 COLOURS = {"done": "green", "planned": "green", "cancelled": "yellow", NOT_RUN: "yellow"}
+MOST_ROWS = 200  # of a table on the terminal; JSON has all
 SHORTEST = 1e-6  # what could not be started took no time, which no schedule can show
 
 
@@ -123,6 +124,8 @@ def _totals(run: Run) -> dict[str, Any]:
 def print_report(run: Run, executor: str, console: Console, planned: bool = False) -> None:
     """The report as a table, one row per attempt and per job that never ran.
 
+    Of a long queue only what went wrong, and no more of it than somebody can read.
+
     Args:
         run, executor: as for `as_dict`.
         console: where it goes.
@@ -145,6 +148,11 @@ def print_report(run: Run, executor: str, console: Console, planned: bool = Fals
         if not job["attempts"]:
             why = (_coloured(NOT_RUN), escape(job["reason"]))
             rows.append((escape(job["job"]), *["-"] * 5, *why))
+    left_out = 0
+    if len(rows) > MOST_ROWS:
+        wrong = [row for row in rows if row[-2] != _coloured(done)]
+        left_out = len(rows) - len(wrong[:MOST_ROWS])
+        rows = wrong[:MOST_ROWS]
     table = Table(box=box.SIMPLE_HEAD, header_style="bold", pad_edge=False)
     table.add_column("job", overflow="fold")
     table.add_column("machine", overflow="fold")
@@ -158,6 +166,8 @@ def print_report(run: Run, executor: str, console: Console, planned: bool = Fals
     for row in rows:
         table.add_row(*row)
     console.print(table)
+    if left_out:
+        console.print(f"Not shown: {left_out} more attempts and jobs; status and --json have all.")
     totals, decisions = report["totals"], report["decisions"]
     flow = totals["mean_flow_time"]
     used = ", ".join(f"{one['machine']} {one['utilisation']:.0%}" for one in report["machines"])

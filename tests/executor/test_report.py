@@ -112,3 +112,20 @@ def test_without_an_attempt_there_is_no_picture(run: Run, tmp_path: Path) -> Non
 )
 def test_durations_read_well(seconds: float | None, text: str) -> None:
     assert report.duration(seconds) == text
+
+
+def test_of_a_long_queue_the_table_shows_what_went_wrong(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    jobs = tuple(Job(f"job{at}", (Mode("m", 1.0),)) for at in range(300))
+    outcomes = [
+        Outcome(one.attempt(0, 1), "failed" if at == 7 else "done", at, at + 1.0, 0)
+        for at, one in enumerate(jobs)
+    ]
+    long = Run(Queue(jobs, (Machine("m"),)), "fifo", outcomes, ended=300.0)
+    report.print_report(long, "local", Console(width=120))
+    said = capsys.readouterr().out
+    assert "job7 " in said
+    assert "job8 " not in said
+    assert "Not shown: 299 more" in said
+    assert "299 of 300 jobs done" in said
