@@ -16,7 +16,8 @@ def objective_bound(state: State) -> Tensor:
 
     A job that is not scheduled completes no sooner than its best mode allows when every machine
     does nothing else from now on: max(machine free, head of the job) + true duration, where the
-    head follows releases, predecessors and, in dispatch, the clock.  Set-ups to come count as
+    head follows releases, predecessors and, in dispatch, the clock.  The makespan is no less than
+    any completion and the longest path of fastest durations behind it.  Set-ups to come count as
     zero.  Deciding only moves machines and heads later, so the bound never falls.
     """
     problem, objective = state.problem, state.objective
@@ -27,7 +28,9 @@ def objective_bound(state: State) -> Tensor:
     if "makespan" in terms or "machine_tardiness" in terms:
         finish = state.units.masked_fill(state.units == float("inf"), 0.0).amax(2)  # (B, M)
         if "makespan" in terms:
-            terms["makespan"] = torch.maximum(finish.amax(1), completion.amax(1))
+            # Tails are of expected durations: where those may be too long they bound nothing.
+            path = completion if problem.noisy else completion + problem.tails
+            terms["makespan"] = torch.maximum(finish.amax(1), path.amax(1))
         if "machine_tardiness" in terms:
             late = (finish - problem.machine_due_times).clamp(min=0.0)
             terms["machine_tardiness"] = (problem.machine_weights * late).sum(1)

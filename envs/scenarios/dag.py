@@ -23,7 +23,7 @@ SIGMA = 0.35  # of log durations beyond work and speed: that of measured GPUs (d
 LARGEST_WEIGHT = 10
 ROOM = 1.5  # due times at tau = R = 0 leave half as much time again as the work must have
 # Levels of the test set (benchmarks/dag_set.py); one of each is drawn per instance.
-LEVELS: dict[str, tuple[float, ...]] = {"density": (0.1, 0.4), "tau": (0.2, 0.5), "R": (0.6,)}
+LEVELS: dict[str, tuple[float, ...]] = {"density": (0.1, 0.4), "tau": (0.3, 0.6), "R": (0.6,)}
 OPTIONS = tuple(LEVELS)
 
 

@@ -135,3 +135,14 @@ def test_unfinished_rows_have_no_cost() -> None:
     assert state.cost().isnan().all()
     random_decisions(state, 2)
     assert float(state.cost()) == float(state.bound)
+
+
+def test_the_makespan_is_no_less_than_the_path_behind_a_job_that_starts_late() -> None:
+    # Job 0 must wait for machine 0 until 10, and job 1 for job 0.
+    nowhere = np.inf
+    instance = Instance.from_matrix(
+        [[2, nowhere], [nowhere, 3]], machine_available=[10, 0], precedence=[[0], [1]]
+    )
+    problem = Problem.from_instances([instance])
+    state = State.initial(problem, Objective(makespan=1.0), "plan")
+    assert state.bound.tolist() == [15.0]
