@@ -89,6 +89,19 @@ def build_parser() -> argparse.ArgumentParser:
         help="also the best of K schedules of each policy: greedy and K-1 sampled",
     )
     add(
+        "--temperature",
+        type=float,
+        default=1.0,
+        metavar="T",
+        help="of the samples; lower stays closer to greedy (default %(default)g)",
+    )
+    add(
+        "--search-seconds",
+        type=float,
+        metavar="X",
+        help="also search, so long per instance, from each policy's schedule and the rules'",
+    )
+    add(
         "--against",
         default="all",
         metavar="NAMES",
@@ -228,18 +241,32 @@ def load_instances(
 def make_contenders(
     args: argparse.Namespace, scenario: Scenario, objective: Objective
 ) -> list[Contender]:
-    """Policies, their samples, what they are compared against, and CP-SAT, in this order.
+    """Policies, their samples, searches, what they are compared against, and CP-SAT.
 
     Raises:
         UserError: a checkpoint or name that cannot be used, or nothing to measure.
     """
-    from hetsched.agents.contenders import BestOfSamples, OnePolicy, make_contender, split_names
+    from hetsched.agents.contenders import (
+        BestOfSamples,
+        OnePolicy,
+        make_contender,
+        searches,
+        split_names,
+    )
+    from hetsched.agents.rules import RULES
 
     with user_input("--policy"):
         policies = load_policies(args, objective) if args.policy else {}
     contenders: list[Contender] = [OnePolicy(one) for one in policies.values()]
     if args.samples is not None:
-        contenders += [BestOfSamples(one, args.samples) for one in policies.values()]
+        with user_input("--temperature"):
+            contenders += [
+                BestOfSamples(one, args.samples, args.temperature) for one in policies.values()
+            ]
+    if args.search_seconds is not None:
+        named = [one for one in split_names(args.against) if one.partition(":")[0] in RULES]
+        with user_input("--search-seconds"):
+            contenders += searches(policies, args.search_seconds, (*scenario.rules, *named))
     with user_input("--against"):
         for name in split_names(args.against):
             names = scenario.rules if name == "all" else () if name == "none" else (name,)

@@ -12,11 +12,13 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from hetsched.agents.sequences import Sequences
 from hetsched.envs.objective import TERMS
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from hetsched.envs.instance import Instance
     from hetsched.envs.objective import Objective
     from hetsched.envs.schedule import Schedule
@@ -74,27 +76,17 @@ class Annealing:
             raise ValueError(
                 "annealing needs capacity 1, no precedence and no actual_times; use another method"
             )
-        self.instance = instance
-        self._times, self._modes = _matrix(instance)
-        self._scale = _cost_of_delay(instance, objective, self._times)
-        self._data = _data(instance, objective, self._times)
+        self._now = Sequences.empty(instance)
+        self._best = self._now.copy()
+        self._scale = _cost_of_delay(instance, objective, self._now.times)
+        self._data = _data(self._now, objective)
         self._rng = np.random.default_rng(seed).integers(1, 2**63, 1).astype(np.uint64)
-        jobs, machines = self._times.shape
-        self._sequences = np.full((machines, jobs), -1, np.int64)
-        self._lengths = np.zeros(machines, np.int64)
-        self.cost, self._best = np.inf, (self._sequences.copy(), self._lengths.copy())
+        self.cost = np.inf
         self.restart(start)
 
     def restart(self, start: Schedule | None = None) -> None:
         """Go on from another solution; what was best stays so unless the new one is better."""
-        self._lengths[:] = 0
-        if start is None:
-            _greedy(self.instance, self._times, self._sequences, self._lengths)
-        else:
-            machine = self.instance.mode_machines[start.modes]
-            for job in np.argsort(start.starts, kind="stable"):
-                self._sequences[machine[job], self._lengths[machine[job]]] = job
-                self._lengths[machine[job]] += 1
+        self._now.fill(start)
         self.run(0, 1.0, 1.0)
 
     def run(self, moves: int, hot: float, cold: float, floor: float = 0.0) -> int:
@@ -106,9 +98,10 @@ class Annealing:
         """
         self.cost, made = _compiled()(
             *self._data,
-            self._sequences,
-            self._lengths,
-            *self._best,
+            self._now.order,
+            self._now.lengths,
+            self._best.order,
+            self._best.lengths,
             self.cost,
             floor,
             moves,
@@ -122,7 +115,7 @@ class Annealing:
 
     def schedule(self) -> Schedule:
         """The best solution met, every job as early as its machine's sequence allows."""
-        return _schedule(self.instance, self._times, self._modes, *self._best)
+        return self._best.schedule()
 
 
 def _cost_of_delay(instance: Instance, objective: Objective, times: NDArray[np.float64]) -> float:
@@ -139,74 +132,21 @@ def _cost_of_delay(instance: Instance, objective: Objective, times: NDArray[np.f
     return max(weight * span + objective.setup_time * setup, 1e-300)
 
 
-def _data(instance: Instance, objective: Objective, times: NDArray[np.float64]) -> tuple[Any, ...]:
+def _data(solution: Sequences, objective: Objective) -> tuple[Any, ...]:
     """An instance and an objective as the loop reads them."""
-    setups = instance.setup_times
-    if setups is None:
-        setups = np.zeros((1, 1, 1))
-        setups.setflags(write=False)  # as the arrays of an instance, or numba compiles it twice
+    instance = solution.instance
     return (
-        times,
-        np.argsort(times, axis=1, kind="stable"),  # (jobs, machines), fast machines first
+        solution.times,
+        np.argsort(solution.times, axis=1, kind="stable"),  # (jobs, machines), fast ones first
         instance.release_times,
         instance.due_times,
         instance.weights,
         instance.machine_available,
         instance.machine_due_times,
         instance.machine_weights,
-        setups,
-        instance.setup_times is not None,
+        *solution.setups(),
         np.array([getattr(objective, term) for term in TERMS], np.float64),
     )
-
-
-def _matrix(instance: Instance) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-    """(jobs, machines): fastest duration, infinity where not eligible, and its mode."""
-    shape = (instance.num_jobs, instance.num_machines)
-    times, modes = np.full(shape, np.inf), np.full(shape, -1, np.int64)
-    order = np.argsort(-instance.processing_times, kind="stable")  # the fastest is written last
-    at = instance.mode_jobs[order], instance.mode_machines[order]
-    times[at], modes[at] = instance.processing_times[order], order
-    return times, modes
-
-
-def _greedy(
-    instance: Instance,
-    times: NDArray[np.float64],
-    sequences: NDArray[np.int64],
-    lengths: NDArray[np.int64],
-) -> None:
-    """Earliest completion, jobs by increasing fastest time; fills the sequences in place."""
-    free = instance.machine_available.copy()
-    for job in np.argsort(times.min(axis=1), kind="stable"):
-        ends = np.maximum(free, instance.release_times[job]) + times[job]
-        machine = int(ends.argmin())
-        free[machine] = ends[machine]
-        sequences[machine, lengths[machine]] = job
-        lengths[machine] += 1
-
-
-def _schedule(
-    instance: Instance,
-    times: NDArray[np.float64],
-    modes: NDArray[np.int64],
-    sequences: NDArray[np.int64],
-    lengths: NDArray[np.int64],
-) -> Schedule:
-    from hetsched.envs.schedule import Schedule
-
-    jobs, machines = times.shape
-    chosen = np.zeros(jobs, np.int64)
-    starts, ends, paid = np.zeros(jobs), np.zeros(jobs), np.zeros(jobs)
-    for machine in range(machines):
-        free, last = instance.machine_available[machine], jobs
-        for job in sequences[machine, : lengths[machine]]:
-            if instance.setup_times is not None:
-                paid[job] = instance.setup_times[last, job, machine]
-            starts[job] = max(free, instance.release_times[job]) + paid[job]
-            free = ends[job] = starts[job] + times[job, machine]
-            chosen[job], last = modes[job, machine], job
-    return Schedule(modes=chosen, starts=starts, ends=ends, setups=paid)
 
 
 @cache

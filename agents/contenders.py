@@ -1,40 +1,42 @@
-"""Contenders by name: rules, portfolios of rules, learned policies, their samples, and CP-SAT.
+"""Contenders by name: rules, portfolios, learned policies, samples, searches and CP-SAT.
 
 | name | contender |
 | --- | --- |
 | ``atc``, ``atc:k=0.5``, ... | a dispatching rule (``hetsched.agents.rules``) |
-| ``atc-grid``, ``atcs-r-grid`` | a portfolio: several rules run, the best schedule counts |
+| ``atc-grid``, ``atcs-r-grid``, ... | a portfolio: several rules run, the best schedule counts |
 | ``learned`` | the greedy decisions of a checkpoint |
-| ``learned@16`` | the best of its greedy schedule and 15 sampled ones |
-| ``cp-sat@10`` | CP-SAT, 10 seconds per instance |
+| ``learned@16``, ``atc@16`` | the best of a policy's greedy schedule and 15 sampled ones |
+| ``learned+search@1`` | local search from its schedule and the rules', 1 second in all |
+| ``annealing@1`` | the same search from a schedule of earliest completions |
+| ``cp-sat@10``, ``learned+cp-sat@10`` | CP-SAT, 10 seconds, alone or from a policy's schedule |
 
-Portfolios, samples and CP-SAT finish whole schedules before they choose.  Where all is known
-(plan) that is planning like any other.  In dispatch it needs the future, releases and true
-durations included; there they are marked as hindsight: a bound, not a way to run a cluster.
+Seconds are per instance and may end with an s.  Portfolios, samples, searches and CP-SAT finish
+whole schedules before they choose.  Where all is known (plan) that is planning like any other.
+In dispatch it needs the future, releases and true durations included; there they are marked as
+hindsight: a bound, not a way to run a cluster.
 """
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-import numpy as np
 import torch
 
-from hetsched.agents.evaluation import MAX_EDGES, Answers, Contender, Setting, padded_edges
+from hetsched.agents.evaluation import Answers, Contender, Setting
 from hetsched.agents.policy import act, masked_scores, rollout
-from hetsched.agents.rules import make_rule
+from hetsched.agents.rules import RULES, make_rule
+from hetsched.agents.sampling import Best, BestOfSamples, clock
+from hetsched.agents.searchers import CpSat, Searched
 from hetsched.envs.problem import Problem
 from hetsched.envs.simulator import State
 
 if TYPE_CHECKING:
     from hetsched.agents.policy import Policy
     from hetsched.envs.instance import Instance
-    from hetsched.envs.schedule import Schedule
     from hetsched.envs.simulator import Deciding
 
 _FACTORS = (0.5, 1.0, 2.0, 3.0, 5.0)  # those of the benchmark sets' reference_atc_best_of_5
@@ -42,10 +44,11 @@ _FACTORS = (0.5, 1.0, 2.0, 3.0, 5.0)  # those of the benchmark sets' reference_a
 PORTFOLIOS: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
         "atc-grid": tuple(f"atc:k={k:g}" for k in _FACTORS),
+        "atc-tails-grid": tuple(f"atc-tails:k={k:g}" for k in _FACTORS),
         "atcs-r-grid": tuple(
             f"atcs-r:k1={k1:g},k2={k2:g},k3={k3:g}"
             for k1 in (0.5, 2.0, 5.0)
-            for k2 in (0.2, 1.0)
+            for k2 in (0.2, 1.0, 5.0)
             for k3 in (0.2, 1.0)
         ),
     }
@@ -77,9 +80,9 @@ class OnePolicy:
         state = _initial(instances, setting)
         seconds = torch.zeros(len(instances), dtype=torch.float64, device=setting.device)
         while not bool(state.done.all()):
-            began = _clock(setting.device)
+            began = clock(setting.device)
             actions = act(self.policy, state)
-            elapsed = _clock(setting.device) - began
+            elapsed = clock(setting.device) - began
             seconds += elapsed * ~state.done / (~state.done).sum()
             state.step(actions)
         return Answers(
@@ -102,95 +105,24 @@ class BestOfRules:
         return deciding == "dispatch"
 
     def solve(self, instances: Sequence[Instance], setting: Setting) -> Answers:
-        best = _Best(len(instances))
+        best = Best(len(instances))
         for policy in self.policies:
-            began = _clock(setting.device)
+            began = clock(setting.device)
             state = rollout(policy, _initial(instances, setting))
-            best.offer(state, group=1, elapsed=_clock(setting.device) - began)
+            best.offer(state, group=1, elapsed=clock(setting.device) - began)
         return best.answers()
 
 
-@dataclass(frozen=True)
-class BestOfSamples:
-    """The greedy schedule and K - 1 sampled ones; the best counts, and so does the time of all.
-
-    Attributes:
-        policy: what decides.
-        samples: K, schedules per instance.
-    """
-
-    policy: Policy
-    samples: int
-    kind: str = field(default="policy", init=False)
-
-    def __post_init__(self) -> None:
-        if self.samples < 1:
-            raise ValueError(f"samples must be at least 1, got {self.samples}")
-
-    @property
-    def name(self) -> str:
-        return f"{self.policy.name}@{self.samples}"
-
-    def hindsight(self, deciding: Deciding) -> bool:
-        return deciding == "dispatch" and self.samples > 1
-
-    def solve(self, instances: Sequence[Instance], setting: Setting) -> Answers:
-        # Seeded by batch, so that a contender answers alike however often it is asked.
-        generator = torch.Generator(setting.device).manual_seed(setting.seed)
-        problem = Problem.from_instances(instances, device=setting.device)
-        rows = max(len(instances), MAX_EDGES // padded_edges(instances))
-        group = min(self.samples, rows // len(instances))  # samples of each instance at once
-        best = _Best(len(instances))
-        for first in range(0, self.samples, group):
-            size = min(group, self.samples - first)
-            state = State.initial(problem.repeat(size), setting.objective, setting.deciding)
-            number = torch.arange(first, first + size, device=setting.device)  # (size,)
-            sampled = (number > 0).repeat(len(instances))  # row i * size + r: sample r of i
-            began = _clock(setting.device)
-            rollout(self.policy, state, sampled=sampled, generator=generator)
-            best.offer(state, group=size, elapsed=_clock(setting.device) - began)
-        return best.answers()
-
-
-@dataclass(frozen=True)
-class CpSat:
-    """CP-SAT with so many seconds per instance; see ``hetsched.agents.exact``."""
-
-    seconds: float
-    kind: str = field(default="solver", init=False)
-
-    def __post_init__(self) -> None:
-        if not 0 < self.seconds < float("inf"):
-            raise ValueError(f"the time limit of CP-SAT must be above 0, got {self.seconds:g} s")
-
-    @property
-    def name(self) -> str:
-        return f"cp-sat@{self.seconds:g}"
-
-    def hindsight(self, deciding: Deciding) -> bool:
-        return deciding == "dispatch"
-
-    def solve(self, instances: Sequence[Instance], setting: Setting) -> Answers:
-        from hetsched.agents.exact import solve_exact  # loads OR-tools
-
-        results = [
-            solve_exact(one, setting.objective, self.seconds, workers=setting.threads)
-            for one in instances
-        ]
-        return Answers(
-            schedules=tuple(result.schedule for result in results),
-            costs=np.array([result.cost for result in results]),
-            seconds=np.array([result.seconds for result in results]),
-            decisions=np.array([one.num_jobs for one in instances]),
-        )
-
-
-def make_contender(name: str, policies: Mapping[str, Policy] | None = None) -> Contender:
+def make_contender(
+    name: str, policies: Mapping[str, Policy] | None = None, rules: Sequence[str] = ()
+) -> Contender:
     """The contender of that name.
 
     Args:
         name: see the table at the top of this module.
         policies: learned policies by name.
+        rules: names of rules whose schedules are among the starts of a search, besides those of
+            the portfolios.
 
     Raises:
         ValueError: an unknown name, or parameters that make no sense.
@@ -203,15 +135,46 @@ def make_contender(name: str, policies: Mapping[str, Policy] | None = None) -> C
     base, at, number = name.rpartition("@")
     if not at:
         return OnePolicy(make_rule(name), kind="rule")
+    if base == "annealing":
+        return Searched(name, None, _number(name, number.removesuffix("s")))
     if base == "cp-sat":
-        return CpSat(_number(name, number))
-    if base not in policies:
-        known = ", ".join(("cp-sat", *policies))
-        raise ValueError(f"{name!r} asks for {base!r}; before the @ goes one of {known}")
+        return CpSat(_number(name, number.removesuffix("s")))
+    root, plus, how = base.rpartition("+")
+    if plus and how in ("search", "cp-sat"):
+        policy, seconds = _policy(name, root, policies), _number(name, number.removesuffix("s"))
+        return CpSat(seconds, policy) if how == "cp-sat" else _search(name, policy, seconds, rules)
     samples = _number(name, number)
     if not samples.is_integer():
         raise ValueError(f"{name!r} asks for {number} samples; give a whole number")
-    return BestOfSamples(policies[base], int(samples))
+    return BestOfSamples(_policy(name, base, policies), int(samples))
+
+
+def searches(
+    policies: Mapping[str, Policy], seconds: float, rules: Sequence[str]
+) -> list[Contender]:
+    """A search from each policy's schedule, or from the rules' alone where there is no policy.
+
+    Raises:
+        ValueError: a time that is not positive, or an unknown rule.
+    """
+    if not policies:
+        return [_search("search", None, seconds, rules)]
+    return [_search(f"{name}+search", one, seconds, rules) for name, one in policies.items()]
+
+
+def _search(name: str, policy: Policy | None, seconds: float, rules: Sequence[str]) -> Searched:
+    starts = dict.fromkeys((*rules, *(one for each in PORTFOLIOS.values() for one in each)))
+    return Searched(name, policy, seconds, tuple(make_rule(one) for one in starts))
+
+
+def _policy(name: str, base: str, policies: Mapping[str, Policy]) -> Policy:
+    """A learned policy, or the rule of that name."""
+    if base in policies:
+        return policies[base]
+    if base.partition(":")[0] in RULES:
+        return make_rule(base)
+    known = ", ".join(("annealing", "cp-sat", *policies))
+    raise ValueError(f"{name!r} asks for {base!r}; before the @ goes one of {known}, or a rule")
 
 
 def split_names(text: str) -> tuple[str, ...]:
@@ -243,42 +206,9 @@ def policy_names(paths: Sequence[Path]) -> tuple[str, ...]:
     return tuple("/".join(one.parts[-depth:]) for one in plain)
 
 
-class _Best:
-    """The best schedule of each instance so far, and the time spent on all."""
-
-    def __init__(self, count: int) -> None:
-        self.schedules: list[Schedule | None] = [None] * count
-        self.costs = np.full(count, np.inf)
-        self.decisions = np.zeros(count, np.int64)
-        self.seconds = np.zeros(count)
-
-    def offer(self, state: State, group: int, elapsed: float) -> None:
-        """Take what is better in a finished state whose rows come in groups per instance."""
-        count = len(self.costs)
-        costs = state.cost().cpu().numpy().reshape(count, group)
-        steps = state.steps.cpu().numpy()
-        schedules = state.schedules()
-        self.seconds += elapsed * steps.reshape(count, group).sum(1) / max(1, steps.sum())
-        for i, r in enumerate(costs.argmin(1).tolist()):
-            if costs[i, r] < self.costs[i]:
-                row = i * group + r
-                self.costs[i], self.schedules[i] = costs[i, r], schedules[row]
-                self.decisions[i] = steps[row]
-
-    def answers(self) -> Answers:
-        return Answers(tuple(self.schedules), self.costs, self.seconds, self.decisions)
-
-
 def _initial(instances: Sequence[Instance], setting: Setting) -> State:
     problem = Problem.from_instances(instances, device=setting.device)
     return State.initial(problem, setting.objective, setting.deciding)
-
-
-def _clock(device: str) -> float:
-    """Seconds, after everything that was asked of the device is done."""
-    if device.startswith("cuda"):
-        torch.cuda.synchronize(device)
-    return time.perf_counter()
 
 
 def _number(name: str, text: str) -> float:

@@ -78,7 +78,7 @@ class Contender(Protocol):
 
     @property
     def kind(self) -> str:
-        """``"rule"``, ``"portfolio"``, ``"policy"`` or ``"solver"``."""
+        """``"rule"``, ``"portfolio"``, ``"policy"``, ``"search"`` or ``"solver"``."""
         ...
 
     def hindsight(self, deciding: Deciding) -> bool:

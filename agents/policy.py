@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Protocol
 
 import torch
@@ -50,22 +51,25 @@ def rollout(
     *,
     sampled: Tensor | bool = False,
     generator: torch.Generator | None = None,
+    temperature: float = 1.0,
+    deadline: float = float("inf"),
 ) -> State:
     """Decide until every row is done; the state is moved in place and returned.
 
     Args:
         sampled: (B,) bool or one bool: rows that draw from the softmax instead of the argmax.
         generator: of the draws, on the state's device; torch's own by default.
+        temperature: scores are divided by it before the softmax.
+        deadline: stop unfinished once ``time.perf_counter()`` is later.
     """
     draws = torch.as_tensor(sampled, device=state.done.device).expand(state.done.shape)
-    while not bool(state.done.all()):
+    while not bool(state.done.all()) and time.perf_counter() <= deadline:
         if not bool(draws.any()):
             actions = act(policy, state)
-        elif bool(draws.all()):
-            actions = sample(policy, state, generator)
         else:
             scores = masked_scores(policy, state)
-            actions = torch.where(draws, _draw(scores, generator), scores.argmax(1))
+            drawn = _draw(scores / temperature, generator)
+            actions = torch.where(draws, drawn, scores.argmax(1))
         state.step(actions)
     return state
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from hetsched.agents import contenders
+from hetsched.agents import sampling
 from hetsched.agents.contenders import (
     PORTFOLIOS,
     BestOfSamples,
@@ -82,7 +82,7 @@ def test_samples_repeat_with_the_seed(instances: list[Instance]) -> None:
 def test_samples_that_do_not_fit_one_batch_are_drawn_in_parts(
     instances: list[Instance], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(contenders, "MAX_EDGES", 3 * len(instances) * 18)  # 3 samples of each
+    monkeypatch.setattr(sampling, "MAX_EDGES", 3 * len(instances) * 18)  # 3 samples of each
     result = measure(BestOfSamples(Fastest(), 8), instances, PLAN)
     assert (result.costs <= measure(OnePolicy(Fastest()), instances, PLAN).costs).all()
     assert result.decisions.tolist() == [one.num_jobs for one in instances]
@@ -92,7 +92,10 @@ def test_contenders_are_found_by_name() -> None:
     policies = {"learned": Fastest()}
     kinds = {
         name: (make_contender(name, policies).kind, make_contender(name, policies).name)
-        for name in ("learned", "learned@16", "cp-sat@0.5", "atc:k=0.5", "atc-grid")
+        for name in (
+            *("learned", "learned@16", "cp-sat@0.5", "atc:k=0.5", "atc-grid", "atc:k=1@8"),
+            *("annealing@1s", "learned+search@2", "atc+search@0.5s", "learned+cp-sat@3"),
+        )
     }
     assert kinds == {
         "learned": ("policy", "fastest"),
@@ -100,6 +103,11 @@ def test_contenders_are_found_by_name() -> None:
         "cp-sat@0.5": ("solver", "cp-sat@0.5"),
         "atc:k=0.5": ("rule", "atc:k=0.5"),
         "atc-grid": ("portfolio", "atc-grid"),
+        "atc:k=1@8": ("policy", "atc:k=1@8"),
+        "annealing@1s": ("search", "annealing@1s"),
+        "learned+search@2": ("search", "learned+search@2"),
+        "atc+search@0.5s": ("search", "atc+search@0.5s"),
+        "learned+cp-sat@3": ("solver", "fastest+cp-sat@3"),
     }
 
 
@@ -107,7 +115,10 @@ def test_contenders_are_found_by_name() -> None:
     ("name", "message"),
     [
         ("atd", "did you mean 'atc'"),
-        ("other@4", "before the @ goes one of cp-sat, learned"),
+        ("other@4", "before the @ goes one of annealing, cp-sat, learned, or a rule"),
+        ("learned+search@0", "time to search must be above 0"),
+        ("annealing@soon", "needs a number behind the @"),
+        ("other+search@1", "asks for 'other'"),
         ("learned@many", "needs a number behind the @"),
         ("learned@2.5", "whole number"),
         ("learned@inf", "whole number"),

@@ -1,0 +1,123 @@
+"""Samples of a policy: the best of its greedy schedule and many drawn ones, decided in parallel."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+
+from hetsched.agents.evaluation import MAX_EDGES, Answers, padded_edges
+from hetsched.agents.policy import rollout
+from hetsched.envs.problem import Problem
+from hetsched.envs.simulator import State
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from hetsched.agents.evaluation import Setting
+    from hetsched.agents.policy import Policy
+    from hetsched.envs.instance import Instance
+    from hetsched.envs.schedule import Schedule
+    from hetsched.envs.simulator import Deciding
+
+
+@dataclass(frozen=True)
+class BestOfSamples:
+    """The greedy schedule and K - 1 sampled ones; the best counts, and so does the time of all.
+
+    Samples of one instance are rows of one batch, as many at once as memory allows.
+
+    Attributes:
+        policy: what decides: a network or a rule.
+        samples: K, schedules per instance.
+        temperature: scores are divided by it before the softmax; lower stays closer to greedy.
+
+    Raises:
+        ValueError: fewer than one sample, or a temperature that is not positive.
+    """
+
+    policy: Policy
+    samples: int
+    temperature: float = 1.0
+    kind: str = field(default="policy", init=False)
+
+    def __post_init__(self) -> None:
+        if self.samples < 1:
+            raise ValueError(f"samples must be at least 1, got {self.samples}")
+        if not 0 < self.temperature < float("inf"):
+            raise ValueError(f"the temperature must be above 0, got {self.temperature:g}")
+
+    @property
+    def name(self) -> str:
+        return f"{self.policy.name}@{self.samples}"
+
+    def hindsight(self, deciding: Deciding) -> bool:
+        return deciding == "dispatch" and self.samples > 1
+
+    def solve(self, instances: Sequence[Instance], setting: Setting) -> Answers:
+        # Seeded by batch, so that a contender answers alike however often it is asked.
+        generator = torch.Generator(setting.device).manual_seed(setting.seed)
+        problem = Problem.from_instances(instances, device=setting.device)
+        rows = max(len(instances), MAX_EDGES // padded_edges(instances))
+        group = min(self.samples, rows // len(instances))  # samples of each instance at once
+        best = Best(len(instances))
+        for first in range(0, self.samples, group):
+            size = min(group, self.samples - first)
+            state = State.initial(problem.repeat(size), setting.objective, setting.deciding)
+            number = torch.arange(first, first + size, device=setting.device)  # (size,)
+            sampled = (number > 0).repeat(len(instances))  # row i * size + r: sample r of i
+            began = clock(setting.device)
+            rollout(
+                self.policy,
+                state,
+                sampled=sampled,
+                generator=generator,
+                temperature=self.temperature,
+            )
+            best.offer(state, group=size, elapsed=clock(setting.device) - began)
+        return best.answers()
+
+
+class Best:
+    """The best schedule of each instance so far, and the time spent on all.
+
+    Attributes:
+        count: of instances.
+        schedules: one per instance, None where there is none yet.
+        costs, seconds: (instances,) float64; decisions: (instances,) int64, behind each schedule.
+    """
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+        self.schedules: list[Schedule | None] = [None] * count
+        self.costs: NDArray[np.float64] = np.full(count, np.inf)
+        self.decisions: NDArray[np.int64] = np.zeros(count, np.int64)
+        self.seconds: NDArray[np.float64] = np.zeros(count)
+
+    def offer(self, state: State, group: int, elapsed: float) -> None:
+        """Take what is better in a finished state whose rows come in groups per instance."""
+        count = self.count
+        costs = state.cost().cpu().numpy().reshape(count, group)
+        steps = state.steps.cpu().numpy()
+        schedules = state.schedules()
+        self.seconds += elapsed * steps.reshape(count, group).sum(1) / max(1, steps.sum())
+        for i, r in enumerate(costs.argmin(1).tolist()):
+            if costs[i, r] < self.costs[i]:
+                row = i * group + r
+                self.costs[i], self.schedules[i] = costs[i, r], schedules[row]
+                self.decisions[i] = steps[row]
+
+    def answers(self) -> Answers:
+        return Answers(tuple(self.schedules), self.costs, self.seconds, self.decisions)
+
+
+def clock(device: str) -> float:
+    """Seconds, after everything that was asked of the device is done."""
+    if device.startswith("cuda"):
+        torch.cuda.synchronize(device)
+    return time.perf_counter()
