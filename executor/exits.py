@@ -10,7 +10,6 @@ has ended by the file.
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import os
 import signal
 import sys
@@ -31,6 +30,8 @@ def file_name(job: str, number: int, suffix: str) -> str:
     """A file's name for an attempt: the job's name where the file system can take it."""
     safe = quote(job, safe=" ")
     if len(safe) > LONGEST_NAME:
+        import hashlib
+
         safe = safe[: LONGEST_NAME - 20] + hashlib.sha256(job.encode()).hexdigest()[:20]
     return f"{safe}.{number}.{suffix}"
 

@@ -21,7 +21,6 @@ import json
 import os
 import sqlite3
 import time
-import uuid
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -133,7 +132,7 @@ def create(folder: str | Path, queue: Queue) -> None:
                 file.execute(statement)
             meta = {
                 "format": str(FORMAT),
-                "identity": uuid.uuid4().hex,
+                "identity": os.urandom(16).hex(),
                 "began": repr(time.time()),
                 "objective": queue.objective,
                 "grace": repr(queue.grace),

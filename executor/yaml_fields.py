@@ -7,11 +7,9 @@ the key.
 from __future__ import annotations
 
 import re
-from collections.abc import Hashable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
-
-import yaml
 
 from hetsched.executor.queue import QueueError
 
@@ -19,42 +17,11 @@ BYTES = {"": 1, "k": 1024, "m": 1024**2, "g": 1024**3, "t": 1024**4}
 UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
 
 
-# The parser in C, where PyYAML was built with it, is ten times faster.
-_Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-
-
-class _UniqueKeyLoader(_Loader):
-    """Plain YAML lets the later of two equal keys win without a word."""
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
-        seen: set[Hashable] = set()
-        for key_node, _ in node.value:
-            if key_node.tag == "tag:yaml.org,2002:merge":  # "<<": its keys may be overridden
-                continue
-            key = self.construct_object(key_node, deep=True)
-            if isinstance(key, Hashable) and key in seen:
-                line = key_node.start_mark.line + 1
-                raise QueueError(f"line {line}: key {key!r} is given twice; keep one.")
-            seen.add(key)
-        return dict(super().construct_mapping(node, deep))
-
-
 def read_yaml(path: Path) -> Any:
     """The content of a YAML file; equal keys and bad syntax are refused with their line."""
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        why = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
-        raise QueueError(f"cannot read {path}: {why}; check the path.") from None
-    try:
-        return yaml.load(text, _UniqueKeyLoader)  # a safe loader
-    except QueueError as error:
-        raise QueueError(f"{path.name}, {error}") from None
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        where = f", line {mark.line + 1}" if mark is not None else ""
-        what = getattr(error, "problem", None) or "cannot be parsed"
-        raise QueueError(f"{path.name}{where}: no valid YAML ({what}); correct it.") from None
+    from hetsched.executor.yaml_reader import read  # PyYAML, which `submit --name` does without
+
+    return read(path)
 
 
 def as_mapping(value: Any, who: str) -> Mapping[str, Any]:
