@@ -98,10 +98,11 @@ class Reader(Client):
             overview = self.overview(jobs)
             meta = store.read_meta(self._file)
             clock = self._clock(overview)
+            latest = self._bars("1", "started DESC, job DESC", bars)
             return Snapshot(
                 overview=overview,
                 clock=clock,
-                bars=on_units(reversed(self._bars("1", "started DESC, job DESC", bars)), self.capacities()),
+                bars=on_units(reversed(latest), self.capacities()),
                 failures=tuple(
                     self._bars(
                         f"attempts.status NOT IN {WENT_WELL!r}", "ended DESC", min(jobs, FAILURES)
