@@ -30,7 +30,7 @@ def sample_kind(rng: np.random.Generator, num_jobs: int, num_machines: int, kind
       b ~ U{1..20} per operation, durations U{max(1, round(0.8 b))..min(20, round(1.2 b))}
       (Song, Chen, Li and Cao, IEEE TII 19(2), 2023).
     * sd2: as many operations per job as machines, durations U{1..99}: machines are unrelated
-      (Wang, Wang, Gao, Sun and Li, IEEE TNNLS 2023).
+      (Wang, Wang, Sun, Deng and Chen, IEEE TNNLS, 2023).
 
     Returns:
         An instance whose jobs are the operations, in the order of the ``num_jobs`` jobs.

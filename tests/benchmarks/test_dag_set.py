@@ -1,0 +1,78 @@
+"""benchmarks/dag_set.py: the set is what its definition says, and better costs are kept."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import pytest
+
+from hetsched.agents.exact import solve_exact
+from hetsched.envs.benchmark_files import load_benchmark
+from hetsched.envs.instance import Instance
+from hetsched.envs.objective import Objective
+
+SCRIPT = Path(__file__).resolve().parents[2] / "benchmarks" / "dag_set.py"
+TARDINESS = Objective(weighted_tardiness=1.0)
+
+
+@pytest.fixture(scope="module")
+def dag_set() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("benchmark_dag_set", SCRIPT)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["benchmark_dag_set"] = module  # dataclasses look their module up
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_set_is_a_factorial_and_every_instance_has_a_best_known_cost(
+    dag_set: ModuleType, tmp_path: Path
+) -> None:
+    assert dag_set.main(["--write", str(tmp_path)]) == 0
+    found = load_benchmark(tmp_path)
+    sizes = [(one.num_jobs, one.num_machines) for one in found.instances]
+    assert {size: sizes.count(size) for size in sizes} == dict.fromkeys(dag_set.SIZES, 12)
+    known = dag_set.read_known()
+    assert found.references["best_known"].tolist() == [known[name].cost for name in sorted(known)]
+    assert all(one.bound <= one.cost and one.found_by for one in known.values())
+    for name, one in zip(sorted(known), found.instances, strict=True):
+        assert one.same_as(dag_set.instances()[name])
+
+
+def test_better_costs_and_bounds_are_kept_and_worse_ones_are_not(
+    dag_set: ModuleType, tmp_path: Path
+) -> None:
+    instance = Instance.from_matrix(
+        [[2.0, 3.0], [4.0, 3.0], [5.0, 1.0]],
+        due_times=[1.0, 5.0, 4.0],
+        weights=[1.0, 2.0, 3.0],
+        precedence=[[0], [1]],
+    )
+    optimum = solve_exact(instance, TARDINESS, 10.0).cost
+    fresh = dag_set.improved(instance, dag_set.Known(), 500, 2, 5.0, 1)
+    assert (fresh.cost, fresh.bound) == (optimum, optimum)
+    better = dag_set.Known(optimum - 0.5, 0.0, "somebody")
+    kept = dag_set.improved(instance, better, 500, 1, 0.0, 1)
+    assert (kept.cost, kept.bound, kept.found_by) == (optimum - 0.5, 0.0, "somebody")
+    dag_set.write_known({"a": fresh}, tmp_path / "known.csv")
+    assert dag_set.read_known(tmp_path / "known.csv") == {"a": fresh}
+
+
+def test_names_sort_by_size(dag_set: ModuleType) -> None:
+    sizes = [dag_set.instances()[name].num_jobs for name in sorted(dag_set.instances())]
+    assert (np.diff(sizes) >= 0).all()
+
+
+@pytest.mark.parametrize("arguments", [[], ["--improve", "--restarts", "0"]])
+def test_options_that_make_no_sense_are_refused(
+    dag_set: ModuleType, arguments: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as error:
+        dag_set.main(arguments)
+    assert error.value.code == 2
+    assert "error:" in capsys.readouterr().err
