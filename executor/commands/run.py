@@ -13,7 +13,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hetsched.cli import UserError, user_input
-from hetsched.executor.commands.common import DEFAULT_FOLDER, Printer, chosen_policy
+from hetsched.executor.commands.common import DEFAULT_FOLDER, chosen_policy
+from hetsched.executor.commands.watching import (
+    add_web_options,
+    check_web_options,
+    watching,
+    web_page,
+)
 
 if TYPE_CHECKING:
     from hetsched.executor.adapter import Run
@@ -34,6 +40,7 @@ def main(arguments: Sequence[str]) -> int:
         UserError: a mistake in the options, the queue or the policy; nothing has run then.
     """
     options = parse(arguments)
+    check_web_options(options)
     for option, path in (("--json", options.json), ("--gantt", options.gantt)):
         _check_output(option, path)
     if options.dry_run or options.executor == "simulated":
@@ -114,7 +121,10 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
         "--no-learning", action="store_true", help="believe the queue's durations to the end"
     )
     parser.add_argument("--dry-run", action="store_true", help="show the plan, start nothing")
-    parser.add_argument("--quiet", action="store_true", help="no line per start and end")
+    parser.add_argument(
+        "--quiet", action="store_true", help="no line per start and end, no view on a terminal"
+    )
+    add_web_options(parser)
     return parser.parse_args(arguments)
 
 
@@ -172,13 +182,19 @@ def _go_on(
     from hetsched.executor.signals import StopSignals
 
     err = Console(stderr=True, highlight=False, soft_wrap=True)
-    with StopSignals(store.make_bell(ledger.folder)) as signals:
+    with (
+        StopSignals(store.make_bell(ledger.folder)) as signals,
+        web_page(ledger.folder, options, err),
+    ):
         executor = _executor(ledger, options, signals.descriptor)
         if not options.quiet:
             err.print(f"State of the queue: {ledger.folder}", markup=False)
         if executor.down():
             err.print(f"Machines away: {', '.join(sorted(executor.down()))}", markup=False)
-        with contextlib.closing(executor):
+        with (
+            contextlib.closing(executor),
+            watching(ledger.folder, options.quiet, err, lambda: signals.count) as observer,
+        ):
             done = resume_queue(
                 ledger,
                 guard,
@@ -186,7 +202,7 @@ def _go_on(
                 estimates=None if options.no_learning else Estimates(ledger.machines),
                 probation=options.probation,
                 stops=lambda: signals.count,
-                observer=Printer(err, options.quiet),
+                observer=observer,
                 stay=options.stay,
             )
         if not done.interrupted:
