@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from hetsched.envs.gantt_layout import (
     GREY,
     LATE,
@@ -19,6 +21,7 @@ from hetsched.envs.gantt_page import make_page
 if TYPE_CHECKING:
     from matplotlib.artist import Artist
 
+    from hetsched.envs.checks import FloatArray
     from hetsched.envs.instance import Instance
     from hetsched.envs.schedule import Schedule
 
@@ -26,7 +29,11 @@ GAP = 0.08  # between a bar and the edge of its row, in rows
 
 
 def draw_png(
-    schedule: Schedule, instance: Instance, path: str | Path, title: str = "Schedule"
+    schedule: Schedule,
+    instance: Instance,
+    path: str | Path,
+    title: str = "Schedule",
+    planned: FloatArray | None = None,
 ) -> None:
     """Draw a schedule as PNG.
 
@@ -39,15 +46,17 @@ def draw_png(
         instance: the problem that the schedule is for.
         path: of the file to write.
         title: above the chart.
+        planned: (jobs,) time at which each job should have ended, drawn as an outline from its
+            start; nan: not known.
 
     Raises:
-        ValueError: the schedule has another number of jobs.
+        ValueError: the schedule, or `planned`, has another number of jobs.
         OSError: the file cannot be written.
     """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    layout = make_layout(schedule, instance)
+    layout = make_layout(schedule, instance, planned)
     rows = float(layout.tops[-1])
     size = (12.0, 1.7 + min(0.42 * rows, 40.0))
     figure = Figure(figsize=size, layout="constrained")
@@ -108,6 +117,10 @@ def _draw_bars(axes: Any, layout: Layout, instance: Instance, inches_per_time: f
             stripe = min(LATE_HEIGHT, 0.2 * height)
             corner = (bar.start, low + height - stripe)
             axes.add_artist(Rectangle(corner, duration, stripe, facecolor=LATE, linewidth=0))
+        if layout.planned is not None and np.isfinite(layout.planned[bar.job]):
+            plan = Rectangle((bar.start, low), layout.planned[bar.job] - bar.start, height)
+            plan.set(fill=False, edgecolor="#222222", linewidth=1.1, linestyle=(0, (3, 2)))
+            axes.add_artist(plan)
         room = duration * inches_per_time / 0.075  # characters at this font size
         fitting = [one for one in short_labels(instance.job_names[bar.job]) if len(one) <= room]
         if fitting and bar.high - bar.low > 0.4:
@@ -137,6 +150,10 @@ def _draw_legend(figure: Any, layout: Layout, instance: Instance) -> None:
         entries.append(
             Patch(facecolor="white", edgecolor="#888888", hatch="//////", label="set-up")
         )
+    if layout.planned is not None and np.isfinite(layout.planned).any():
+        dashed = Patch(facecolor="none", edgecolor="#222222", linestyle=(0, (3, 2)))
+        dashed.set_label("planned")
+        entries.append(dashed)
     if (instance.machine_available > 0).any():
         entries.append(Patch(facecolor=GREY, label="initial occupation"))
     if (layout.tardiness > 0).any():
@@ -151,7 +168,11 @@ def _draw_legend(figure: Any, layout: Layout, instance: Instance) -> None:
 
 
 def draw_html(
-    schedule: Schedule, instance: Instance, path: str | Path, title: str = "Schedule"
+    schedule: Schedule,
+    instance: Instance,
+    path: str | Path,
+    title: str = "Schedule",
+    planned: FloatArray | None = None,
 ) -> None:
     """Draw a schedule as one HTML page that needs no network.
 
@@ -163,12 +184,14 @@ def draw_html(
         instance: the problem that the schedule is for.
         path: of the file to write.
         title: above the chart.
+        planned: (jobs,) time at which each job should have ended, drawn as an outline from its
+            start; nan: not known.
 
     Raises:
-        ValueError: the schedule has another number of jobs.
+        ValueError: the schedule, or `planned`, has another number of jobs.
         OSError: the file cannot be written.
     """
-    layout = make_layout(schedule, instance)
+    layout = make_layout(schedule, instance, planned)
     page = make_page(layout, instance, title)
     # A lone surrogate in a name cannot be UTF-8.
     Path(path).write_bytes(page.encode("utf-8", errors="xmlcharrefreplace"))

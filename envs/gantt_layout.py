@@ -66,6 +66,7 @@ class Layout:
         legend: (label, colour) of each family of jobs; empty where every job has its own colour.
         tardiness: (jobs,) time, 0 where on time.
         summary: a line of text below the title.
+        planned: (jobs,) time at which each should have ended, nan: not known; None: of none.
     """
 
     bars: tuple[Bar, ...]
@@ -76,14 +77,24 @@ class Layout:
     legend: tuple[tuple[str, str], ...]
     tardiness: FloatArray
     summary: str
+    planned: FloatArray | None = None
 
 
-def make_layout(schedule: Schedule, instance: Instance) -> Layout:
+def make_layout(
+    schedule: Schedule, instance: Instance, planned: FloatArray | None = None
+) -> Layout:
     """Place the scheduled jobs; others are left out and counted in the summary.
 
+    Args:
+        planned: see `Layout`.
+
     Raises:
-        ValueError: the schedule has another number of jobs.
+        ValueError: the schedule, or `planned`, has another number of jobs.
     """
+    if planned is not None and planned.shape != (instance.num_jobs,):
+        raise ValueError(
+            f"planned has shape {planned.shape}; give a time for each of {instance.num_jobs} jobs."
+        )
     machines = schedule.machines(instance)
     drawn = (machines >= 0) & np.isfinite(schedule.starts) & np.isfinite(schedule.ends)
     machines = np.where(drawn, machines, -1)
@@ -106,6 +117,7 @@ def make_layout(schedule: Schedule, instance: Instance) -> Layout:
                     )
                 )
     ends = np.concatenate([schedule.ends[drawn], instance.machine_available, [0.0]])
+    last = np.append(ends, [] if planned is None else planned[np.isfinite(planned)]).max()
     begins = np.concatenate([(schedule.starts - schedule.setups)[drawn], [0.0]])
     late = np.maximum(np.where(drawn, schedule.ends, 0.0) - instance.due_times, 0.0)
     colours, legend = _colours(instance.job_names)
@@ -113,11 +125,12 @@ def make_layout(schedule: Schedule, instance: Instance) -> Layout:
         bars=tuple(bars),
         tops=tops,
         first=float(begins.min()),
-        last=float(ends.max()) or 1.0,
+        last=float(last) or 1.0,
         colours=colours,
         legend=legend,
         tardiness=late,
         summary=_summary(instance, drawn, float(ends.max()), late),
+        planned=planned,
     )
 
 

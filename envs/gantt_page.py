@@ -41,6 +41,8 @@ svg .dark {{ fill: #222; }}
 svg .grid {{ stroke: var(--line); }}
 svg .stripe {{ fill: var(--page); opacity: .7; }}
 svg .bar {{ stroke: var(--page); stroke-width: 1; }}
+svg .plan {{ fill: none; stroke: var(--ink); stroke-dasharray: 3 2; stroke-width: 1.2;
+  pointer-events: none; }}
 svg .late {{ pointer-events: none; }}
 svg .bar:hover {{ filter: brightness(1.15); stroke: var(--ink); }}
 .legend span {{ display: inline-block; margin-right: 18px; }}
@@ -135,6 +137,9 @@ def _svg(layout: Layout, instance: Instance) -> str:
             ("weight", float(instance.weights[job])),
             ("tardiness", float(layout.tardiness[job])),
         ]
+        planned = math.nan if layout.planned is None else float(layout.planned[job])
+        if math.isfinite(planned):
+            rows.insert(3, ("planned end", planned))
         if bar.setup > 0:
             rows.insert(1, ("set-up", bar.setup))
             begin = at(bar.start - bar.setup)
@@ -151,6 +156,8 @@ def _svg(layout: Layout, instance: Instance) -> str:
                 _tip(instance.job_names[job], rows),
             )
         )
+        if math.isfinite(planned):
+            parts.append(_rect(start, at(planned), low, high, 'class="plan"'))
         if layout.tardiness[job] > 0:
             stripe = high - min(ROW * LATE_HEIGHT, 0.2 * (high - low))
             parts.append(_rect(start, end, stripe, high, f'fill="{LATE}" class="late"'))
@@ -180,7 +187,7 @@ def _tip(heading: str, rows: list[tuple[str, Any]]) -> str:
     lines = [heading]
     for label, value in rows:
         shown = f"{value:.6g}" if isinstance(value, float) else value
-        lines.append(f"{label:<10}  {shown}")
+        lines.append(f"{label:<11}  {shown}")
     return "\n".join(lines)
 
 
@@ -189,6 +196,8 @@ def _legend(layout: Layout, instance: Instance) -> str:
     if any(bar.setup > 0 for bar in layout.bars):
         stripes = "repeating-linear-gradient(135deg,#888 0 2px,transparent 2px 5px)"
         entries.append(("set-up", f"background:{stripes}"))
+    if layout.planned is not None:
+        entries.append(("planned", "border:1.2px dashed var(--ink)"))
     if (instance.machine_available > 0).any():
         entries.append(("initial occupation", f"background:{GREY}"))
     if (layout.tardiness > 0).any():

@@ -14,6 +14,7 @@ from hetsched.envs.schedule import Schedule
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from hetsched.envs.checks import FloatArray
     from hetsched.executor.adapter import Run
     from hetsched.executor.protocol import Outcome
 
@@ -234,8 +235,23 @@ def _label(outcome: Outcome) -> str:
     return name if outcome.status == "done" else f"{name}: {outcome.status}"
 
 
+def planned_ends(run: Run) -> FloatArray:
+    """(attempts,) when each should have ended, as estimated when it was decided.
+
+    nan for those that were not done: how long a failure should have taken says nothing.
+    """
+    return np.array(
+        [
+            one.started + one.attempt.expected
+            if one.status == "done" and one.attempt.expected
+            else math.nan
+            for one in run.outcomes
+        ]
+    )
+
+
 def draw(run: Run, path: str | Path) -> None:
-    """A Gantt picture of the run: ``.png``, or ``.html`` that one can hover over.
+    """A Gantt picture of plan and reality: ``.png``, or ``.html`` that one can hover over.
 
     Raises:
         ValueError: another suffix, or nothing has run.
@@ -248,7 +264,7 @@ def draw(run: Run, path: str | Path) -> None:
     schedule, instance = as_schedule(run)
     title = f"{run.policy}, {run.began:%Y-%m-%d %H:%M}"
     drawing = gantt.draw_html if path.suffix == ".html" else gantt.draw_png
-    drawing(schedule, instance, path, title=title)
+    drawing(schedule, instance, path, title=title, planned=planned_ends(run))
 
 
 def check_gantt_path(path: str | Path) -> None:

@@ -183,3 +183,16 @@ def test_the_drawing_is_well_formed_svg() -> None:
     found = re.search(r"<svg.*</svg>", text, re.DOTALL)
     assert found is not None
     assert ET.fromstring(found.group()).tag == "svg"
+
+
+def test_the_axis_reaches_to_the_last_end_that_was_planned() -> None:
+    instance = Instance.from_matrix(np.array([[3.0], [4.0]]))
+    schedule = Schedule(
+        modes=np.array([0, 1]), starts=np.array([0.0, 3.0]), ends=np.array([3, 7.0])
+    )
+    assert make_layout(schedule, instance).last == 7.0
+    assert make_layout(schedule, instance, np.array([12.0, np.nan])).last == 12.0
+    with pytest.raises(
+        ValueError, match=r"planned has shape \(1,\); give a time for each of 2 jobs"
+    ):
+        make_layout(schedule, instance, np.array([1.0]))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 from rich.console import Console
 
@@ -129,3 +130,17 @@ def test_of_a_long_queue_the_table_shows_what_went_wrong(
     assert "job8 " not in said
     assert "Not shown: 299 more" in said
     assert "299 of 300 jobs done" in said
+
+
+def test_the_plan_is_what_was_expected_of_attempts_that_were_done(run: Run) -> None:
+    # "a" on `two`: started at 2, 9 s expected; of the other two nobody knows
+    assert report.planned_ends(run)[2] == 11.0
+    assert np.isnan(report.planned_ends(run)[:2]).all()
+
+
+def test_the_picture_has_the_plan_beside_reality(run: Run, tmp_path: Path) -> None:
+    report.draw(run, tmp_path / "run.html")
+    page = (tmp_path / "run.html").read_text(encoding="utf-8")
+    assert page.count('class="plan"') == 1
+    assert "planned end  11" in page
+    assert ">planned</span>" in page
