@@ -104,9 +104,11 @@ def recipe(scenario: str) -> TrainConfig:
         return TrainConfig(
             scenario,
             sizes=((8, 4), (20, 4), (12, 5), (8, 4), (20, 4), (30, 6)),
-            timesteps=500_000,
-            warm_start=ImitationConfig(decisions=900_000),
-            ppo=PPOConfig(learning_rate=2e-4),
+            timesteps=300_000,
+            eval_freq=100_000,
+            network=NetworkConfig(hidden=40),
+            warm_start=ImitationConfig(decisions=1_800_000),
+            ppo=PPOConfig(learning_rate=1e-4),
         )
     if head == "rcmax":
         return TrainConfig(

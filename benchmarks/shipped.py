@@ -30,12 +30,13 @@ def tables(data: Path | None, count: int) -> dict[str, list[str]]:
             found[f"hitzges-{size}"] = [
                 *("--scenario", "hitzges", "--file", str(data / "hitzges" / f"{size}.npz")),
                 *("--policy", "hitzges", "--against", "atc-grid,atc,wspt,min-min"),
-                *("--samples", "32"),
+                *("--samples", "64"),
             ]
-    found["gpu-cluster"] = [
-        *("--scenario", "gpu-cluster", "--count", str(count), "--seed", str(SEED)),
-        *("--policy", "gpu-cluster", "--against", RULES),
-    ]
+    for name in ("gpu-cluster", "gpu-cluster-single"):
+        found[name] = [
+            *("--scenario", name, "--count", str(count), "--seed", str(SEED)),
+            *("--policy", name, "--against", RULES),
+        ]
     return found
 
 
@@ -43,7 +44,7 @@ def main() -> None:
     """Run the tables that are asked for, one after the other."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--data", type=Path, help="folder of the benchmark sets (else: skipped)")
-    parser.add_argument("--count", type=int, default=400, help="gpu-cluster instances")
+    parser.add_argument("--count", type=int, default=800, help="instances of each gpu-cluster")
     parser.add_argument("--only", metavar="NAME", help="tables whose name starts so")
     options = parser.parse_args()
     RESULTS.mkdir(exist_ok=True)
