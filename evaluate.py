@@ -246,14 +246,9 @@ def make_contenders(
     Raises:
         UserError: a checkpoint or name that cannot be used, or nothing to measure.
     """
-    from hetsched.agents.contenders import (
-        BestOfSamples,
-        OnePolicy,
-        make_contender,
-        searches,
-        split_names,
-    )
+    from hetsched.agents.contenders import OnePolicy, make_contender, searches, split_names
     from hetsched.agents.rules import RULES
+    from hetsched.agents.sampling import BestOfSamples
 
     with user_input("--policy"):
         policies = load_policies(args, objective) if args.policy else {}

@@ -163,8 +163,9 @@ def searches(
 
 
 def _search(name: str, policy: Policy | None, seconds: float, rules: Sequence[str]) -> Searched:
-    starts = dict.fromkeys((*rules, *(one for each in PORTFOLIOS.values() for one in each)))
-    return Searched(name, policy, seconds, tuple(make_rule(one) for one in starts))
+    more = dict.fromkeys(one for each in PORTFOLIOS.values() for one in each if one not in rules)
+    starts = (tuple(make_rule(one) for one in names) for names in (dict.fromkeys(rules), more))
+    return Searched(name, policy, seconds, *starts)
 
 
 def _policy(name: str, base: str, policies: Mapping[str, Policy]) -> Policy:

@@ -44,7 +44,8 @@ class Searched:
         name: how tables call it.
         policy: its greedy schedule is a start; None: rules and earliest completions only.
         seconds: wall time per instance, everything counted but the first compilation.
-        rules: further starts.
+        rules: further starts; those that are compiled always run, however short the time.
+        more: further starts while there is time, where they are compiled.
 
     Raises:
         ValueError: a time that is not positive.
@@ -54,6 +55,7 @@ class Searched:
     policy: Policy | None
     seconds: float
     rules: tuple[Policy, ...] = ()
+    more: tuple[Policy, ...] = ()
     kind: str = field(default="search", init=False)
 
     def __post_init__(self) -> None:
@@ -70,10 +72,10 @@ class Searched:
             improve(one, setting.objective, start, Budget(seconds=1e-3))
         decided, shared = self._decided(instances, setting)
         schedules, seconds = [], []
-        for index, (instance, start) in enumerate(zip(instances, decided, strict=True)):
+        for index, (instance, known) in enumerate(zip(instances, decided, strict=True)):
             began = time.perf_counter()
             budget = Budget(seconds=max(0.0, self.seconds - shared))
-            first = self._first(instance, start, setting, budget)
+            first = self._first(instance, known, setting, budget)
             seed, threads = setting.seed + index, setting.threads
             schedules.append(
                 improve(instance, setting.objective, first, budget, seed=seed, threads=threads)
@@ -101,26 +103,18 @@ class Searched:
         shares = [(one, RULES_SHARE) for one in rules]
         if self.policy is not None:
             shares.append((self.policy, STARTS_SHARE if local else 1.0))
-        problem = Problem.from_instances(instances, device=setting.device) if shares else None
+        if not shares:
+            return best.schedules, 0.0
+        problem = Problem.from_instances(instances, device=setting.device)
         for policy, share in shares:
             state = State.initial(problem, setting.objective, setting.deciding)
             rollout(policy, state, deadline=began + share * self.seconds * len(instances))
             if bool(state.done.all()):
                 best.offer(state, group=1, elapsed=0.0)
         if self.policy is not None and not local:
-            self._sample(best, problem, setting, began + STARTS_SHARE * self.seconds * best.count)
+            until = began + STARTS_SHARE * self.seconds * best.count
+            _sample(self.policy, best, problem, setting, until)
         return best.schedules, (time.perf_counter() - began) / len(instances)
-
-    def _sample(self, best: Best, problem: Problem, setting: Setting, deadline: float) -> None:
-        """Offer samples of the policy until the deadline."""
-        generator = torch.Generator(setting.device).manual_seed(setting.seed)
-        size = max(1, min(SAMPLES_AT_ONCE, MAX_EDGES // (problem.num_actions * best.count)))
-        many = problem.repeat(size)
-        while time.perf_counter() < deadline:
-            state = State.initial(many, setting.objective, setting.deciding)
-            rollout(self.policy, state, sampled=True, generator=generator, deadline=deadline)
-            if bool(state.done.all()):
-                best.offer(state, group=size, elapsed=0.0)
 
     def _first(
         self, instance: Instance, decided: Schedule | None, setting: Setting, budget: Budget
@@ -130,8 +124,8 @@ class Searched:
         if decided is not None:
             starts.append(decided)
         if setting.deciding == "plan" and can_anneal(instance):
-            for rule in self.rules:
-                if budget.share > RULES_SHARE:
+            for place, rule in enumerate((*self.rules, *self.more)):
+                if place >= len(self.rules) and budget.share > RULES_SHARE:
                     break
                 found = compiled_rule(rule, instance)
                 if found is not None:
@@ -168,7 +162,9 @@ class CpSat:
         return deciding == "dispatch"
 
     def solve(self, instances: Sequence[Instance], setting: Setting) -> Answers:
-        from hetsched.agents.exact import solve_exact  # loads OR-tools
+        # Loads OR-tools and PyJobShop, which is not the time of the first instance.
+        from hetsched.agents import exact_loads, exact_model, exact_pyjobshop  # noqa: F401
+        from hetsched.agents.exact import solve_exact
 
         hints: list[Schedule | None] = [None] * len(instances)
         shared = 0.0
@@ -194,6 +190,20 @@ class CpSat:
             seconds=np.array([shared + result.seconds for result in results]),
             decisions=np.array([one.num_jobs for one in instances]),
         )
+
+
+def _sample(
+    policy: Policy, best: Best, problem: Problem, setting: Setting, deadline: float
+) -> None:
+    """Offer samples of a policy until the deadline."""
+    generator = torch.Generator(setting.device).manual_seed(setting.seed)
+    size = max(1, min(SAMPLES_AT_ONCE, MAX_EDGES // (problem.num_actions * best.count)))
+    many = problem.repeat(size)
+    while time.perf_counter() < deadline:
+        state = State.initial(many, setting.objective, setting.deciding)
+        rollout(policy, state, sampled=True, generator=generator, deadline=deadline)
+        if bool(state.done.all()):
+            best.offer(state, group=size, elapsed=0.0)
 
 
 def _kind(instance: Instance) -> tuple[bool, bool]:

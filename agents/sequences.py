@@ -61,9 +61,9 @@ class Sequences:
         """Take over a schedule; without one, earliest completions, short jobs first."""
         self.lengths[:] = 0
         if schedule is not None:
-            machine = self.instance.mode_machines[schedule.modes]
+            machines = self.instance.mode_machines[schedule.modes]
             for job in np.argsort(schedule.starts, kind="stable").tolist():
-                self._append(int(machine[job]), job)
+                self._append(int(machines[job]), job)
             return
         free = self.instance.machine_available.copy()
         for job in np.argsort(self.times.min(axis=1), kind="stable").tolist():

@@ -12,7 +12,6 @@ import torch
 from hetsched.agents import sampling
 from hetsched.agents.contenders import (
     PORTFOLIOS,
-    BestOfSamples,
     OnePolicy,
     make_contender,
     policy_names,
@@ -20,6 +19,7 @@ from hetsched.agents.contenders import (
 )
 from hetsched.agents.evaluation import Setting, measure
 from hetsched.agents.rules import make_rule
+from hetsched.agents.sampling import BestOfSamples
 from hetsched.envs.instance import Instance
 from hetsched.envs.objective import Objective
 

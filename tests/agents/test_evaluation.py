@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from hetsched.agents.contenders import BestOfSamples, CpSat, OnePolicy
+from hetsched.agents.contenders import OnePolicy
 from hetsched.agents.evaluation import (
     Answers,
     EvaluationError,
@@ -19,6 +19,8 @@ from hetsched.agents.evaluation import (
     default_batch,
     measure,
 )
+from hetsched.agents.sampling import BestOfSamples
+from hetsched.agents.searchers import CpSat
 from hetsched.envs.instance import Instance
 from hetsched.envs.objective import Objective
 

@@ -26,6 +26,17 @@ def test_a_search_is_never_worse_than_any_of_its_rules() -> None:
         assert (found.costs <= rule.costs + 1e-9).all()
 
 
+@pytest.mark.parametrize("features", [{"releases": True}, {"setups": True}])
+def test_the_shortest_search_is_never_worse_than_a_compiled_rule(features: dict[str, bool]) -> None:
+    rng = np.random.default_rng(4)
+    instances = [random_instance(rng, jobs=15, machines=3, **features) for _ in range(4)]
+    rules = ("atc", "min-min", "atcs-r", "lpt")
+    found = measure(Searched("it", None, 1e-6, tuple(map(make_rule, rules))), instances, PLAN)
+    for name in rules:
+        rule = measure(OnePolicy(make_rule(name), "rule"), instances, PLAN)
+        assert (found.costs <= rule.costs + 1e-9).all()
+
+
 def test_a_search_is_never_worse_than_its_policy_where_machines_are_shared() -> None:
     rng = np.random.default_rng(1)
     instances = [random_instance(rng, jobs=8, machines=2, shared=True) for _ in range(2)]
