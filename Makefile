@@ -50,7 +50,7 @@ train: $(INSTALLED)
 	@$(MAKE) --no-print-directory evaluate
 
 evaluate: $(INSTALLED)
-	$(BIN)/python evaluate.py --scenario $(SCENARIO) --policy $(RUN)/best.safetensors --against all --gantt $(RUN)/gantt
+	$(BIN)/python evaluate.py --scenario $(SCENARIO) --policy $(RUN)/best.safetensors --against all --count 400 --gantt $(RUN)/gantt
 
 test: $(INSTALLED)
 	$(BIN)/python -m pytest $(TEST_FLAGS)
