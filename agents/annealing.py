@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from hetsched.envs.schedule import Schedule
 
 HOT, COLD = 0.5, 0.001  # temperatures over what delaying a job by a mean duration costs
+ALONE_HOT, ALONE_COLD = 0.1, 0.01  # where the makespan alone counts: most moves change little
 FOCUS, NEAR = 1.5, 0.15  # proposals prefer fast machines; so many stay on the job's machine
 
 
@@ -52,7 +53,8 @@ def anneal(
         ValueError: the instance has precedence, shared machines or uncertain durations.
     """
     chain = Annealing(instance, objective, seed, start)
-    chain.run(moves, HOT, COLD)
+    alone = objective.active_terms() == ("makespan",)
+    chain.run(moves, *((ALONE_HOT, ALONE_COLD) if alone else (HOT, COLD)))
     return chain.schedule()
 
 

@@ -86,6 +86,9 @@ def copy(target, at, sequences, machine, begin, end):
         target[at + offset] = sequences[machine, begin + offset]
 
 
+LEVELLING = 0.5  # how much the squared finish times weigh beside the makespan
+
+
 @jit
 def anneal_loop(
     times, fast, release, due, weight, available, machine_due, machine_weight, setups, has_setups,
@@ -114,6 +117,9 @@ def anneal_loop(
     critical = np.argmax(finishes)
     makespan = finishes[critical]
     current = totals.sum() + factors[0] * makespan
+    # The makespan alone tells good moves from bad ones on the last machine only; so acceptance
+    # also feels the mean squared finish time, over the first makespan.
+    levelling = LEVELLING * factors[0] / (machines * max(makespan, 1e-300))
     first, second = np.empty(jobs + 1, np.int64), np.empty(jobs + 1, np.int64)
     temperature = warm
     cooling = (cool / warm) ** (1.0 / max(moves, 1))
@@ -198,7 +204,12 @@ def anneal_loop(
             cost_b += late(finish_b, machine_due[b], rates[b])
             change, after = change + cost_b, max(after, finish_b)
         change += factors[0] * (after - makespan)
-        if change > allowed:
+        felt = change
+        if levelling > 0.0:
+            felt += levelling * (finish_a * finish_a - finishes[a] * finishes[a])
+            if a != b:
+                felt += levelling * (finish_b * finish_b - finishes[b] * finishes[b])
+        if felt > allowed:
             continue
 
         for at in range(low, length_a):
