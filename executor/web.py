@@ -34,7 +34,7 @@ from urllib.parse import parse_qs, urlsplit
 
 from hetsched.executor import metrics
 from hetsched.executor.queue import QueueError
-from hetsched.executor.snapshot import Reader, Watch
+from hetsched.executor.snapshot import Reader, Snapshot, Watch
 from hetsched.executor.store import StoreError
 from hetsched.executor.web_data import queue_data
 
@@ -104,7 +104,17 @@ class _Server(ThreadingHTTPServer):
         self.names = {"localhost", host.lower(), socket.gethostname().lower()} - {""}
         self.page, self.policy = _page()
         self._room = threading.BoundedSemaphore(CLIENTS)
+        self._written: tuple[Snapshot | None, bytes] = (None, b"")
         super().__init__((host, port), _Handler)
+
+    def queue_json(self) -> bytes:
+        """The latest snapshot, put into words once for all who ask."""
+        latest = self.watch.latest()
+        known, text = self._written
+        if latest is not known:
+            text = json.dumps(queue_data(latest), allow_nan=False).encode()
+            self._written = latest, text
+        return text
 
     def server_bind(self) -> None:
         socketserver.TCPServer.server_bind(self)  # HTTPServer's asks a name server, for nothing
@@ -214,8 +224,7 @@ class _Handler(BaseHTTPRequestHandler):
         return "text/html; charset=utf-8", self.server.page
 
     def _queue(self, query: dict[str, list[str]]) -> tuple[str, bytes]:
-        data = queue_data(self.server.watch.latest())
-        return "application/json", json.dumps(data, allow_nan=False).encode()
+        return "application/json", self.server.queue_json()
 
     def _metrics(self, query: dict[str, list[str]]) -> tuple[str, bytes]:
         try:
