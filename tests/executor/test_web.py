@@ -8,6 +8,7 @@ import json
 import socket
 import sys
 import time
+import urllib.request
 from collections.abc import Iterator
 from html.parser import HTMLParser
 from pathlib import Path
@@ -231,6 +232,21 @@ def test_a_state_that_is_not_there_any_more_is_one_sentence(tmp_path: Path) -> N
         status, _, body = ask(server, "/api/queue")
     assert status == 503
     assert "holds no queue" in body
+
+
+def test_the_command_says_where_the_page_is_and_shows_it_until_it_is_ended(
+    state: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def look(server: WebServer) -> None:
+        assert ask(server, "/api/queue")[0] == 200
+        looked.append(server.url)
+
+    looked: list[str] = []
+    monkeypatch.setattr(WebServer, "join", look)
+    assert dispatch.dispatch(["serve", str(state), "--port", "0"]) == 0
+    assert f"is shown at {looked[0]} " in capsys.readouterr().out
+    with pytest.raises(OSError, match="refused"):  # it is closed
+        urllib.request.urlopen(looked[0], timeout=20)
 
 
 def test_a_port_that_is_taken_is_one_sentence(server: WebServer, state: Path) -> None:
