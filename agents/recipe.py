@@ -144,13 +144,13 @@ def recipe(scenario: str) -> TrainConfig:
         return TrainConfig(
             scenario,
             sizes=((24, 3), (32, 4)),
-            timesteps=900_000,
+            timesteps=1_400_000,
             groups=64,
             repeats=16,
             eval_freq=150_000,
             eval_count=150,
             warm_start=ImitationConfig(decisions=200_000, teacher="ect-wait"),
-            ppo=online,
+            ppo=dataclasses.replace(online, learning_rate=4e-4),
         )
     if head == "gpu-cluster-single":
         return TrainConfig(
