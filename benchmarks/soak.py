@@ -136,8 +136,8 @@ def soak(
     began, kills, drains, memory = time.monotonic(), 0, 0, []
     drained: str | None = None
     child = run_scheduler(state)
-    next_kill = time.monotonic() + 2 + rng.expovariate(1 / kill_every)
-    next_drain = time.monotonic() + 1 + rng.expovariate(1 / kill_every)
+    next_kill = time.monotonic() + rng.uniform(0.5, 1.5) * kill_every
+    next_drain = time.monotonic() + rng.uniform(0.5, 1.5) * kill_every
     wrong, most = [], 0.0
     while True:
         time.sleep(0.05)

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from hetsched.agents.metrics import read_rows
+from hetsched.agents.recipe import recipe
 from hetsched.train import Options, _with_values, default_folder, main, override, resolve
 
 TRAIN = Path(__file__).resolve().parents[1] / "train.py"
@@ -82,7 +83,7 @@ def test_the_folder_holds_the_resolved_options(finished: tuple[Path, str, str]) 
     assert (config["scenario"], config["sizes"]) == ("hitzges", [[4, 2]])
     assert (config["timesteps"], config["groups"], config["repeats"]) == (96, 2, 2)
     assert config["warm_start"]["decisions"] == 256
-    assert config["ppo"]["learning_rate"] == 2e-4  # the recipe's
+    assert config["ppo"]["learning_rate"] == recipe("hitzges").ppo.learning_rate
     steps = [int(row["step"]) for row in read_rows(folder / "metrics.csv")]
     assert steps == [0, 256, 288, 320, 352]
 

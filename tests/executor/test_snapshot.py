@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sqlite3
+import time
 from pathlib import Path
 
 import pytest
@@ -125,6 +126,9 @@ def test_a_watch_finds_a_queue_that_was_begun_anew(tmp_path: Path) -> None:
         ledger.load()
         ledger.fate("gang", "cancelled", "")
         ledger.commit()
+    deadline = time.monotonic() + 10  # it rests after the work of the first reading
+    while not watch.latest().overview.counts.get("cancelled") and time.monotonic() < deadline:
+        time.sleep(0.01)
     assert watch.latest().overview.counts["cancelled"] == 1
 
 

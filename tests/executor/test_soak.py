@@ -31,7 +31,7 @@ def soaking() -> ModuleType:
 def test_a_queue_under_kills_and_drains_comes_to_its_right_end(
     soaking: ModuleType, tmp_path: Path
 ) -> None:
-    report = soaking.soak(tmp_path, 40, seed=1, kill_every=1.5, limit=300.0, most_kills=3)
+    report = soaking.soak(tmp_path, 40, seed=1, kill_every=0.4, limit=300.0, most_kills=3)
     assert report.wrong == []
     assert report.kills >= 1
     assert sum(report.states.values()) == 40
