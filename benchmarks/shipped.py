@@ -32,7 +32,7 @@ def tables(data: Path | None, count: int) -> dict[str, list[str]]:
                 *("--policy", "hitzges", "--against", "atc-grid,atc,wspt,min-min"),
                 *("--samples", "64"),
             ]
-    for name in ("gpu-cluster", "gpu-cluster-single"):
+    for name in ("gpu-cluster", "gpu-cluster-noisy", "gpu-cluster-single", "gpu-cluster-offline"):
         found[name] = [
             *("--scenario", name, "--count", str(count), "--seed", str(SEED)),
             *("--policy", name, "--against", RULES),
