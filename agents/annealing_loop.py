@@ -59,6 +59,7 @@ def refresh(data, machine, begin, sequences, length, frees, costs, position):
 
     Without the tardiness of the machine, as ``price``.
     """
+    # The step is written out as in ``price``: a function for both takes 2.4 times as long.
     times, release, due, weight, setups, has_setups, factors = data
     last = sequences[machine, begin - 1] if begin > 0 else len(release)
     free, cost = frees[machine, begin], costs[machine, begin]

@@ -16,6 +16,7 @@ from hetsched.envs.features import observe
 from hetsched.envs.graph import Graph
 from hetsched.envs.problem import Problem
 from hetsched.envs.simulator import State
+from hetsched.envs.vector import reward_unit
 
 if TYPE_CHECKING:
     from hetsched.agents.configs import ImitationConfig
@@ -70,6 +71,7 @@ class Imitation:
     ) -> None:
         self.network, self.scenario, self.sizes = network, scenario, tuple(sizes)
         self.config, self.seed, self.rule = config, seed, rule
+        self.reference = rule_cost(scenario)
         self.optimizer = torch.optim.Adam(network.parameters(), lr=config.learning_rate)
         self.round, self.decisions = 0, 0
 
@@ -124,8 +126,7 @@ class Imitation:
         teacher = self._teacher(problem, seed)
         generator = torch.Generator().manual_seed(seed)
         state = State.initial(problem, self.scenario.objective, self.scenario.deciding)
-        unit = rule_cost(self.scenario)(state.clone())
-        unit = torch.where(unit > 0, unit, problem.time_scale)
+        unit = reward_unit(state.clone(), self.reference)
         graphs, targets, rows, bounds = [], [], [], []
         share = self.config.explore * min(1.0, 2 * self._part)  # first learn to walk
         explores = torch.rand(problem.batch_size, generator=generator) < share

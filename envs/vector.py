@@ -37,6 +37,20 @@ class Transition:
     fresh: bool
 
 
+def reward_unit(fresh: State, reference: Callable[[State], Tensor] | None) -> Tensor:
+    """(B,) float64, what rewards are divided by: reference costs where they are positive, or the
+    mean fastest duration.
+
+    Args:
+        fresh: undecided states; ``reference`` may decide them.
+    """
+    scale = fresh.problem.time_scale
+    if reference is None:
+        return scale
+    cost = reference(fresh)
+    return torch.where(cost > 0, cost, scale)
+
+
 class VectorEnvironment:
     """``groups`` instances, each decided ``repeats`` times side by side.
 
@@ -93,11 +107,8 @@ class VectorEnvironment:
         problem = Problem.from_instances(
             [self.scenario.generate(rng, jobs, machines) for _ in range(self.groups)]
         )
-        scale = problem.time_scale
-        if self.reference is not None:
-            fresh = State.initial(problem, self.objective, self.scenario.deciding)
-            cost = self.reference(fresh)
-            scale = torch.where(cost > 0, cost, scale)
+        fresh = State.initial(problem, self.objective, self.scenario.deciding)
+        scale = reward_unit(fresh, self.reference)
         self.scale = scale.repeat_interleave(self.repeats)
         self.state = State.initial(
             problem.repeat(self.repeats), self.objective, self.scenario.deciding

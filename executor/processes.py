@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -84,19 +85,28 @@ def signal_group(process: Process, number: int) -> None:
 
 def group_is_alive(group: int) -> bool:
     """Whether a process of the group still runs (zombies do not). Without /proc: False."""
+    return any(
+        int(fields[2]) == group and fields[0] not in (b"Z", b"X") for _, fields in _all_processes()
+    )
+
+
+def _all_processes() -> Iterator[tuple[int, list[bytes]]]:
+    """(pid, fields) of every process; nothing without /proc."""
     with contextlib.suppress(OSError):
         for entry in os.scandir("/proc"):
-            if not entry.name.isdigit():
-                continue
-            try:
-                stat = Path(entry.path, "stat").read_bytes()
-            except OSError:  # it has ended since
-                continue
-            # pid (name) state parent group ...; the name may itself contain ")" and spaces.
-            state, _, its_group = stat[stat.rindex(b")") + 2 :].split(maxsplit=3)[:3]
-            if int(its_group) == group and state not in (b"Z", b"X"):
-                return True
-    return False
+            if entry.name.isdigit() and (fields := _fields(int(entry.name))) is not None:
+                yield int(entry.name), fields
+
+
+def _fields(pid: int) -> list[bytes] | None:
+    """What /proc says of a process from the state on (proc(5): state, parent, group, ...); None:
+    it is not there."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_bytes()
+    except OSError:
+        return None
+    # pid (name) state ...; the name may itself contain ")" and spaces.
+    return stat[stat.rindex(b")") + 2 :].split()
 
 
 def birth(pid: int) -> bytes | None:
@@ -104,12 +114,8 @@ def birth(pid: int) -> bytes | None:
 
     A zombie is not there: it has exited and only waits for its parent.
     """
-    try:
-        stat = Path(f"/proc/{pid}/stat").read_bytes()
-    except OSError:
-        return None
-    fields = stat[stat.rindex(b")") + 2 :].split()  # from the third on, proc(5)
-    return None if fields[0] in (b"Z", b"X") else fields[19]
+    fields = _fields(pid)
+    return None if fields is None or fields[0] in (b"Z", b"X") else fields[19]
 
 
 def memory_of_groups(groups: set[int]) -> dict[int, int]:
@@ -120,18 +126,12 @@ def memory_of_groups(groups: set[int]) -> dict[int, int]:
     """
     page = os.sysconf("SC_PAGE_SIZE") if groups else 0
     held = dict.fromkeys(groups, 0)
-    with contextlib.suppress(OSError):
-        for entry in os.scandir("/proc"):
-            if not entry.name.isdigit():
-                continue
-            try:
-                stat = Path(entry.path, "stat").read_bytes()
-                group = int(stat[stat.rindex(b")") + 2 :].split(maxsplit=3)[2])
-                if group in held:
-                    size = Path(entry.path, "statm").read_bytes().split()
-                    held[group] += (int(size[1]) - int(size[2])) * page
-            except (OSError, ValueError):  # it has ended since
-                continue
+    for pid, fields in _all_processes() if groups else ():
+        group = int(fields[2])
+        if group in held:
+            with contextlib.suppress(OSError, IndexError, ValueError):  # it has ended since
+                size = Path(f"/proc/{pid}/statm").read_bytes().split()
+                held[group] += (int(size[1]) - int(size[2])) * page
     return held
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from hetsched.envs.instance import Instance
 from hetsched.envs.objective import Objective
-from hetsched.envs.scenarios.options import number
+from hetsched.envs.scenarios.options import factorial_sampler, number
 from hetsched.envs.scenarios.scenario import Scenario
 
 if TYPE_CHECKING:
@@ -95,18 +95,13 @@ def _earliest_ends(release: FloatArray, fastest: FloatArray, arcs: IntArray) -> 
 
 
 def build(name: str, options: Mapping[str, str]) -> Scenario:
-    levels = {**LEVELS, **{key: (_factor(key, text),) for key, text in options.items()}}
-
-    def sample(rng: np.random.Generator, num_jobs: int, num_machines: int) -> Instance:
-        chosen = {key: float(rng.choice(values)) for key, values in levels.items()}
-        return sample_factors(rng, num_jobs, num_machines, **chosen)
-
+    fixed = {key: _factor(key, text) for key, text in options.items()}
     return Scenario(
         name=name,
         description="layered graphs of jobs with releases and due times; all known",
         objective=Objective(weighted_tardiness=1.0),
         deciding="plan",
-        sampler=sample,
+        sampler=factorial_sampler(LEVELS, fixed, sample_factors),
         default_jobs=20,
         default_machines=4,
         rules=("atc-tails", "atc", "edd", "mwkr", "heft"),

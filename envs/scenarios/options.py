@@ -3,6 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from hetsched.envs.instance import Instance
 
 
 def number(name: str, text: str, above: float | None) -> float:
@@ -34,3 +41,22 @@ def number_range(name: str, text: str, above: float) -> tuple[float, float]:
     if high < low:
         raise ValueError(f"option {name!r} must read LOW-HIGH with LOW <= HIGH, got {text!r}")
     return low, high
+
+
+def factorial_sampler(
+    levels: Mapping[str, tuple[float, ...]],
+    fixed: Mapping[str, float],
+    sample: Callable[..., Instance],
+) -> Callable[[np.random.Generator, int, int], Instance]:
+    """A sampler that draws one level of each factor per instance, but for those that are fixed.
+
+    Args:
+        sample: called with the generator, jobs, machines and the factors by name.
+    """
+    choices = {**levels, **{name: (value,) for name, value in fixed.items()}}
+
+    def sampler(rng: np.random.Generator, num_jobs: int, num_machines: int) -> Instance:
+        chosen = {name: float(rng.choice(values)) for name, values in choices.items()}
+        return sample(rng, num_jobs, num_machines, **chosen)
+
+    return sampler

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
 from pathlib import Path
 from types import ModuleType
 
@@ -14,6 +12,7 @@ from hetsched.agents.exact import solve_exact
 from hetsched.envs.benchmark_files import load_benchmark
 from hetsched.envs.instance import Instance
 from hetsched.envs.objective import Objective
+from hetsched.tests.benchmarks.loading import load_script
 
 SCRIPT = Path(__file__).resolve().parents[2] / "benchmarks" / "dag_set.py"
 TARDINESS = Objective(weighted_tardiness=1.0)
@@ -21,13 +20,7 @@ TARDINESS = Objective(weighted_tardiness=1.0)
 
 @pytest.fixture(scope="module")
 def dag_set() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("benchmark_dag_set", SCRIPT)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["benchmark_dag_set"] = module  # dataclasses look their module up
-    spec.loader.exec_module(module)
-    return module
+    return load_script("dag_set")
 
 
 def test_the_set_is_a_factorial_and_every_instance_has_a_best_known_cost(

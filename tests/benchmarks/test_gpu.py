@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import subprocess
 import sys
@@ -13,18 +12,13 @@ from types import ModuleType
 import pytest
 
 from hetsched.executor.discovery import discover
+from hetsched.tests.benchmarks.loading import load_script
 
 SCRIPT = Path(__file__).resolve().parents[2] / "benchmarks" / "gpu.py"
 
 
 def load() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("benchmark_gpu", SCRIPT)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["benchmark_gpu"] = module  # dataclasses look their module up
-    spec.loader.exec_module(module)
-    return module
+    return load_script("gpu")
 
 
 @pytest.mark.skipif(bool(discover().devices), reason="there is a GPU here")

@@ -7,7 +7,7 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,6 +16,7 @@ import pytest
 from hetsched.executor import processes
 from hetsched.executor.local import LocalExecutor
 from hetsched.executor.protocol import Attempt, Machine, Outcome
+from hetsched.tests.executor.conformance_processes import is_alive, output, wait_until
 
 if TYPE_CHECKING:
     import subprocess
@@ -39,29 +40,6 @@ def run(executor: LocalExecutor, command: tuple[str, ...] | str, **fields: objec
     executor.start(Attempt("job", command=command, **fields))  # type: ignore[arg-type]
     (outcome,) = executor.poll()
     return outcome
-
-
-def output(outcome: Outcome) -> str:
-    assert outcome.log is not None
-    return Path(outcome.log).read_text(encoding="utf-8")
-
-
-def wait_until(condition: Callable[[], bool], seconds: float = 5.0) -> bool:
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        if condition():
-            return True
-        time.sleep(0.01)
-    return condition()
-
-
-def is_alive(pid: int) -> bool:
-    """Running, and no zombie that merely waits to be collected."""
-    try:
-        stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8")
-    except OSError:
-        return False
-    return stat.rpartition(")")[2].split()[0] != "Z"
 
 
 def test_success_is_done_with_its_output_in_a_file(executor: LocalExecutor) -> None:
@@ -172,7 +150,7 @@ def test_the_shell_dies_of_sigterm_but_its_child_keeps_its_grace(tmp_path: Path)
     executor = LocalExecutor(MACHINES, tmp_path, grace=5.0)
     try:
         executor.start(Attempt("job", "cpu", command=f'{sys.executable} -c "{child}" && echo no'))
-        assert wait_until(lambda: "ready" in (tmp_path / "job.1.log").read_text())
+        assert wait_until(lambda: "ready" in (tmp_path / "job.1.log").read_text(), 5.0)
         executor.stop("job")
         (outcome,) = executor.poll()
     finally:
@@ -198,7 +176,7 @@ def test_a_job_that_ignores_sigterm_is_killed_with_its_grandchildren(
     assert outcome.reason.endswith("was killed after its grace")
     numbers = [int(line) for line in pids.read_text().split()]
     assert len(numbers) == 3
-    assert wait_until(lambda: not any(is_alive(pid) for pid in numbers))
+    assert wait_until(lambda: not any(is_alive(pid) for pid in numbers), 5.0)
 
 
 def test_a_stopped_process_is_ended_too(executor: LocalExecutor) -> None:
@@ -210,7 +188,7 @@ def test_what_a_job_leaves_behind_is_killed(executor: LocalExecutor) -> None:
     outcome = run(executor, "sleep 60 & echo $!")
     assert outcome.status == "done"
     pid = int(output(outcome))
-    assert wait_until(lambda: not is_alive(pid))
+    assert wait_until(lambda: not is_alive(pid), 5.0)
 
 
 def test_closing_leaves_no_process(tmp_path: Path) -> None:
@@ -218,7 +196,7 @@ def test_closing_leaves_no_process(tmp_path: Path) -> None:
     executor.start(Attempt("obeys", "cpu", command="echo $$; exec sleep 60"))
     executor.start(Attempt("ignores", "cpu", command="trap '' TERM; echo $$; sleep 60; sleep 60"))
     logs = [tmp_path / "obeys.1.log", tmp_path / "ignores.1.log"]
-    assert wait_until(lambda: all(log.read_text().strip() for log in logs))
+    assert wait_until(lambda: all(log.read_text().strip() for log in logs), 5.0)
     pids = [int(log.read_text()) for log in logs]
     executor.close()
     assert not any(is_alive(pid) for pid in pids)

@@ -2,29 +2,19 @@
 
 from __future__ import annotations
 
-import importlib.util
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
+from hetsched.tests.benchmarks.loading import FOLDER, load_script
 
 
 @pytest.fixture(scope="module")
 def soaking() -> ModuleType:
-    path = ROOT / "benchmarks" / "soak.py"
-    if not path.exists():
+    if not (FOLDER / "soak.py").exists():
         pytest.skip("benchmarks are not part of this copy")
-    import sys
-
-    spec = importlib.util.spec_from_file_location("soak_benchmark", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["soak_benchmark"] = module  # dataclasses look their module up
-    spec.loader.exec_module(module)
-    return module
+    return load_script("soak")
 
 
 @pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="jobs are found again in /proc")
