@@ -6,7 +6,7 @@ import dataclasses
 import math
 from typing import TYPE_CHECKING, Any
 
-from hetsched.executor.commands.status import as_dict
+from hetsched.executor.status_data import as_dict
 
 if TYPE_CHECKING:
     from hetsched.executor.snapshot import Bar, Snapshot
