@@ -11,8 +11,10 @@ from __future__ import annotations
 
 import contextlib
 import os
+import select
 import signal
 import sys
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
@@ -23,6 +25,7 @@ _SCRIPT = 'trap : TERM INT HUP; "$@"; code=$?; echo $code >"$0"; exit $code'
 _QUEUE, _JOB, _NUMBER, _UNITS = (
     f"HETSCHED_{word}=".encode() for word in ("QUEUE", "JOB", "ATTEMPT", "UNITS")
 )
+KILL_SECONDS = 5.0  # at most, for what was killed to be gone
 LONGEST_NAME = 200  # bytes of a file's name that a job's name may take; file systems allow 255
 
 
@@ -59,13 +62,13 @@ class Exits:
     """
 
     def __init__(self, folder: str | Path, identity: str) -> None:
-        self._folder = Path(folder).absolute()
-        self._folder.mkdir(parents=True, exist_ok=True)
-        self._identity = identity
+        self.folder = Path(folder).absolute()
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self.identity = identity
 
     def path(self, job: str, number: int) -> Path:
         """The file of an attempt."""
-        return self._folder / file_name(job, number, "exit")
+        return self.folder / file_name(job, number, "exit")
 
     def wrap(self, command: tuple[str, ...], job: str, number: int) -> tuple[str, ...]:
         """The command under a shell that notes its exit status."""
@@ -74,7 +77,7 @@ class Exits:
     def environment(self, units: tuple[int, ...]) -> dict[str, str]:
         """What marks the processes of an attempt, beside its job and number."""
         return {
-            "HETSCHED_QUEUE": self._identity,
+            "HETSCHED_QUEUE": self.identity,
             "HETSCHED_UNITS": ",".join(str(unit) for unit in units),
         }
 
@@ -97,7 +100,7 @@ class Exits:
     def marked(self) -> list[Marked]:
         """All living processes of the queue, as /proc tells; none where there is no /proc."""
         found = []
-        mine = _QUEUE + self._identity.encode()
+        mine = _QUEUE + self.identity.encode()
         with contextlib.suppress(OSError):
             for entry in os.scandir("/proc"):
                 if not entry.name.isdigit():
@@ -117,8 +120,12 @@ class Exits:
         return None
 
     def kill(self, job: str | None = None, number: int = 0) -> int:
-        """SIGKILL all living processes of an attempt, or of the queue; returns how many."""
-        killed = 0
+        """SIGKILL all living processes of an attempt, or of the queue; returns how many.
+
+        They are gone then, except those that the kernel cannot end within KILL_SECONDS.
+        """
+        killed: set[int] = set()
+        deadline = time.monotonic() + KILL_SECONDS
         for _ in range(10):  # what forks while it is looked for is found the next time
             left = [
                 one
@@ -128,28 +135,32 @@ class Exits:
             ]
             if not left:
                 break
-            for one in left:
-                killed += self._kill(one)
-        return killed
+            dying = {one.pid: end for one in left if (end := self._kill(one)) is not None}
+            killed |= dying.keys()
+            for end in dying.values():
+                # Readable when its files, a GPU among them, are closed and only a zombie is left.
+                select.select([end], [], [], max(0.0, deadline - time.monotonic()))
+                os.close(end)
+        return len(killed)
 
-    def _kill(self, process: Marked) -> int:
+    def _kill(self, process: Marked) -> int | None:
+        """A descriptor of the process that was killed; None: it was not there any more."""
         if not hasattr(os, "pidfd_open") or not hasattr(signal, "pidfd_send_signal"):
-            return 0
+            return None
         try:
             descriptor = os.pidfd_open(process.pid)
         except OSError:  # it has ended since
-            return 0
+            return None
         try:
             # The descriptor is of whoever has the number now; is that still the one we meant?
             variables = Path(f"/proc/{process.pid}/environ").read_bytes().split(b"\0")
-            if _QUEUE + self._identity.encode() in variables:
+            if _QUEUE + self.identity.encode() in variables:
                 signal.pidfd_send_signal(descriptor, signal.SIGKILL)
-                return 1
+                return descriptor
         except OSError:
             pass
-        finally:
-            os.close(descriptor)
-        return 0
+        os.close(descriptor)
+        return None
 
 
 def exit_code(status: int) -> int:

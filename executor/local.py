@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 GROUP_CHECK_SECONDS = 0.05  # how often a dying group is looked at: nothing announces its end
 MEMORY_CHECK_SECONDS = 0.25  # how often the memory of attempts with a limit is looked at
 FALLBACK_CHECK_SECONDS = 0.02  # how often exits are looked for where there is no pidfd
+GONE_SECONDS = 5.0  # at most, for the rest of a killed group to be gone before its end is reported
+GONE_CHECK_SECONDS = 0.01
 CLOSE_SECONDS = 10.0  # after SIGKILL: a process that the kernel cannot end is left to it
 
 
@@ -171,13 +173,13 @@ class LocalExecutor:
     def preempt(self, job: str, grace: float | None = None) -> None:
         """See `Executor.preempt`."""
         run = self._running.get(job)
-        if run is not None and run.reason is None:
+        if run is not None and run.reason is None and run.gone_by is None:
             self._end(run, "preempted", self._grace if grace is None else grace)
 
     def stop(self, job: str, grace: float | None = None) -> None:
         """See `Executor.stop`; `grace` overrides the executor's, 0 kills at once."""
         run = self._running.get(job)
-        if run is not None:
+        if run is not None and run.gone_by is None:  # else it has ended
             self._end(run, "cancelled", self._grace if grace is None else grace)
 
     def close(self) -> None:
@@ -188,7 +190,7 @@ class LocalExecutor:
         while self._running:
             self._collect()
             self._enforce(self.now())
-            if all(run.killed for run in self._running.values()):
+            if all(run.killed or run.gone_by for run in self._running.values()):
                 give_up = min(give_up, self.now() + CLOSE_SECONDS)
             if self.now() >= give_up:
                 break
@@ -252,7 +254,7 @@ class LocalExecutor:
         """End what has run too long or holds too much, kill what has used up its grace."""
         self._check_memory(now)
         for run in self._running.values():
-            if run.deadline > now:
+            if run.deadline > now or run.gone_by is not None:
                 continue
             if run.reason is None:
                 self._end(run, "timeout", self._grace)
@@ -276,6 +278,8 @@ class LocalExecutor:
         seconds = until - self.now()
         if any(run.reason for run in self._running.values()):
             seconds = min(seconds, GROUP_CHECK_SECONDS)
+        if any(run.gone_by is not None for run in self._running.values()):
+            seconds = min(seconds, GONE_CHECK_SECONDS)
         if any(math.isfinite(run.attempt.memory) for run in self._running.values()):
             seconds = min(seconds, MEMORY_CHECK_SECONDS)
         if any(run.descriptor is None for run in self._running.values()):
@@ -300,26 +304,40 @@ class LocalExecutor:
             # The shell dies of SIGTERM at once; what it started may still be saving its state.
             if run.reason and not run.killed and processes.group_is_alive(run.process.pid):
                 continue
-            code = self._collected(run)
+            if not self._is_gone(run):
+                continue
+            code = self._exit_code(run)
             del self._running[job]
             self._occupancy.release(job)
             finished.append(run.outcome(self.now(), code))
         return finished
 
-    def _collected(self, run: Running) -> int | None:
-        """End what the attempt has left behind and take its exit code, None if nobody knows it."""
-        job, number = run.attempt.job, run.attempt.number
-        if isinstance(run.process, processes.Found):
-            # It is nobody's zombie: its group's number may be a stranger's by now.
-            if self._exits is not None:
-                self._exits.kill(job, number)
-        else:
-            processes.signal_group(run.process, signal.SIGKILL)
-        code = run.process.wait()
-        if self._exits is None:
-            return code
-        noted = self._exits.read(job, number)
-        return code if noted is None else noted[0]
+    def _is_gone(self, run: Running) -> bool:
+        """End what the attempt has left behind; whether its units can go to the next one.
+
+        A process that was killed holds its GPU until the kernel has taken it apart.
+        """
+        if run.gone_by is None:
+            if isinstance(run.process, processes.Found):
+                # It is nobody's zombie: its group's number may be a stranger's by now.
+                if self._exits is not None:
+                    self._exits.kill(run.attempt.job, run.attempt.number)
+            else:
+                processes.signal_group(run.process, signal.SIGKILL)
+            run.process.wait()
+            run.gone_by = self.now() + GONE_SECONDS
+        if processes.group_is_gone(run.process.pid):
+            return True
+        run.survived = self.now() >= run.gone_by
+        return run.survived
+
+    def _exit_code(self, run: Running) -> int | None:
+        """Of an attempt that is over; None if nobody knows it."""
+        if self._exits is not None:
+            noted = self._exits.read(run.attempt.job, run.attempt.number)
+            if noted is not None:
+                return noted[0]
+        return run.process.returncode
 
 
 def _refuse_absent(command: tuple[str, ...], workdir: str | None, env: dict[str, str]) -> None:

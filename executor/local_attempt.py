@@ -15,6 +15,8 @@ from hetsched.executor.protocol import PREEMPTED_EXIT, Outcome, Status, after_pr
 if TYPE_CHECKING:
     from hetsched.executor.protocol import Attempt
 
+SURVIVED = "SIGKILL did not end all of its processes, which may still hold its machine"
+
 
 @dataclass
 class Running:
@@ -25,6 +27,9 @@ class Running:
         started: on the executor's clock; log: of its output.
         reason: why we end it: "timeout", "memory", "cancelled" or "preempted".
         kill_at: when its grace ends; killed: SIGKILL was sent.
+        gone_by: its leader has exited and the rest of the group was killed: until when that is
+            waited for; None: not yet.
+        survived: something of the group lived on all the same.
         held: bytes that were too many.
     """
 
@@ -36,11 +41,15 @@ class Running:
     reason: Status | None = None
     kill_at: float = math.inf
     killed: bool = False
+    gone_by: float | None = None
+    survived: bool = False
     held: int = 0
 
     @property
     def deadline(self) -> float:
         """When something must be done about it."""
+        if self.gone_by is not None:
+            return self.gone_by
         if self.killed:
             return math.inf
         return self.kill_at if self.reason else self.started + self.attempt.timeout
@@ -63,6 +72,8 @@ class Running:
             reason = f"stopped{how}"
         else:
             status, reason = ended_by_itself(code)
+        if self.survived:
+            reason = f"{reason}; {SURVIVED}" if reason else SURVIVED
         return Outcome(self.attempt, status, self.started, ended, code, reason, os.fspath(self.log))
 
 

@@ -90,6 +90,21 @@ def group_is_alive(group: int) -> bool:
     )
 
 
+def group_is_gone(group: int) -> bool:
+    """Whether nobody of a group runs any more. Without /proc zombies count as running no more.
+
+    Almost always the number is free by now, and one call says so. It is not given to anybody else
+    while a process of the group is left.
+    """
+    try:
+        os.killpg(group, 0)
+    except ProcessLookupError:
+        return True
+    except PermissionError:  # somebody is there
+        pass
+    return not group_is_alive(group)
+
+
 def _all_processes() -> Iterator[tuple[int, list[bytes]]]:
     """(pid, fields) of every process; nothing without /proc."""
     with contextlib.suppress(OSError):

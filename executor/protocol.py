@@ -145,7 +145,7 @@ class Outcome:
         status: one of STATUSES.
         started, ended: times on the executor's clock, ``ended >= started``.
         exit_code: the process's, negative for a signal; None where there was no process.
-        reason: one sentence for people; empty when done.
+        reason: one sentence for people; empty when done, unless there is something to say.
         log: path of the attempt's output; None where there is none.
     """
 
