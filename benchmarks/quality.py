@@ -1,284 +1,221 @@
 """Quality against time: the ladder of what a policy can do, and every rival, on the same sets.
 
     python benchmarks/quality.py --data ../shared/data
-    python benchmarks/quality.py --data ../shared/data --sets hitzges --count 30
+    python benchmarks/quality.py --sets hitzges --contenders '^learned' --count 60
+    python benchmarks/quality.py --policy 'warm start only=runs/a/warm.safetensors' \\
+        --policy 'three trainings=runs/a/best.safetensors' \\
+        --policy 'three trainings=runs/b/best.safetensors'
 
-Measures what has no result yet, keeps costs and seconds of every instance as
-``benchmarks/results/quality/SET/CONTENDER.json``, prints a table per set and draws
-``docs/images/quality.png``.  Interrupted, it goes on where it was.  Contenders with a time limit
-all get the same one, on the same threads, one instance at a time; times of the others are those
-of batches.
+Measures what has no result yet, one instance after the other; keeps costs and seconds of every
+instance as ``benchmarks/results/quality/SET/CONTENDER.json``; writes the tables to
+``benchmarks/results/quality.md`` and draws ``docs/images/quality.png``.  Stopped at any time, it
+goes on where it was.
+
+Everybody decides one instance at a time, on the same number of threads, and all of the time counts:
+the simulator's, a policy's before a search or a solver, the building of models.  Contenders with a
+time limit all get the same ones.  A contender whose instances take long does fewer of them: when
+``--budget`` is used up, but three at least; tables give the number.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
-import platform
+import os
 import re
 import sys
-from dataclasses import dataclass
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from multiprocessing import get_context
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import numpy as np
+from hetsched.benchmarks.quality_results import Result, Task, Trained, carry_out, trained
+from hetsched.benchmarks.quality_sets import BENCHES, Bench, load
+from hetsched.cli import UserError, prepare_process, run
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from hetsched.agents.policy import Policy
-    from hetsched.envs.files import InstanceSet
+    from hetsched.benchmarks.quality_tables import Panel
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "benchmarks" / "results" / "quality"
 PICTURE = ROOT / "docs" / "images" / "quality.png"
-REFERENCES = ("optimum", "annealing")  # what costs are divided by, best first
-SEED = 4_000_037
 
 
-@dataclass(frozen=True)
-class Bench:
-    """One set and who is measured on it.
+def shipped(scenario: str) -> Trained | None:
+    """The policy that ships for a scenario, as ``learned``; None where none does."""
+    path = ROOT / "checkpoints" / f"{scenario}.safetensors"
+    return trained("learned", path, shipped=True) if path.is_file() else None
 
-    Attributes:
-        name: of the results' folder.
-        scenario: gives the objective and the rules a search starts from.
-        path: of the set, below the data folder.
-        rule: the scenario's strongest rule, which stands in where no policy ships.
-        rivals: contenders that have nothing to do with a policy.
-        seconds: time limits of searches and solvers.
+
+def given(policies: Sequence[str]) -> list[Trained]:
+    """The checkpoints of ``--policy NAME=PATH``.
+
+    Raises:
+        UserError: another form, a name that cannot be used, or two of a name, scenario and seed.
+        CheckpointError: a file that cannot be read.
     """
-
-    name: str
-    scenario: str
-    path: str
-    rule: str
-    rivals: tuple[str, ...]
-    seconds: tuple[str, ...] = ("0.1", "1", "10")
-
-    def contenders(self, learned: bool) -> tuple[str, ...]:
-        """Names, as ``hetsched.agents.contenders`` reads them, the quickest first."""
-        root = "learned" if learned else self.rule
-        ladder = [root, f"{root}@16", f"{root}@64"]
-        timed = [
-            f"{who}@{limit}"
-            for limit in self.seconds
-            for who in (f"{root}+search", "annealing", "cp-sat", f"{root}+cp-sat")
-        ]
-        return tuple(dict.fromkeys((*ladder, *self.rivals, *timed)))
-
-
-ATC = ("atc", "atc-grid", "atc@16", "atc@64", "wspt", "min-min")
-ATCS = ("atcs-r", "atcs-r-grid", "atcs-r@16", "atcs-r@64", "min-min")
-LISTS = ("lpt", "sufferage", "min-min", "min-min@16", "min-min@64")
-BENCHES = (
-    *(
-        Bench(f"hitzges-{size}", "hitzges", f"hitzges/{size}.npz", "atc", ATC)
-        for size in ("8x4", "20x4", "50x6", "100x10")
-    ),
-    *(
-        Bench(f"upmsp-{size}", "upmsp", f"upmsp/{size}.npz", "atcs-r", ATCS)
-        for size in ("20x5", "50x10", "100x15")
-    ),
-    *(
-        Bench(f"rcmax-{size}", "rcmax", f"rcmax/{size}.npz", "lpt", LISTS)
-        for size in ("20x4", "50x10", "100x10", "100x20", "200x20", "500x50")
-    ),
-)
-
-
-def load(bench: Bench, data: Path, count: int | None) -> InstanceSet:
-    """The first instances of a set, with their references."""
-    from hetsched.envs.files import InstanceSet, load_set
-
-    whole = load_set(data / bench.path)
-    kept = {name: costs[:count] for name, costs in whole.references.items()}
-    return InstanceSet(whole.instances[:count], kept, bench.name)
-
-
-def shipped(scenario: str) -> dict[str, Policy]:
-    """The policy that ships for a scenario, as ``learned``; nothing where none does."""
-    if not (ROOT / "checkpoints" / f"{scenario}.safetensors").is_file():
-        return {}
-    from hetsched.agents.checkpoint import load_policy
-
-    return {"learned": load_policy(scenario)}
-
-
-def run(bench: Bench, some: InstanceSet, wanted: str, threads: int, again: bool) -> None:
-    """Measure what has no result for so many instances yet, and write it."""
-    from hetsched.agents.contenders import make_contender
-    from hetsched.agents.evaluation import Setting, measure
-    from hetsched.envs.scenarios import get_scenario
-
-    scenario, policies = get_scenario(bench.scenario), shipped(bench.scenario)
-    setting = Setting(scenario.objective, scenario.deciding, seed=SEED, threads=threads)
-    for name in bench.contenders("learned" in policies):
-        path = result_file(bench, name)
-        if not re.search(wanted, name) or (
-            not again and path.is_file() and read(path)["count"] >= len(some.instances)
-        ):
-            continue
-        print(f"{bench.name}: {name} on {len(some.instances)} instances", file=sys.stderr)
-        contender = make_contender(name, policies, scenario.rules)
-        result = measure(contender, some.instances, setting)
-        values: dict[str, Any] = {
-            "set": bench.name,
-            "contender": name,
-            "count": len(some.instances),
-            "threads": threads,
-            "machine": platform.processor() or platform.machine(),
-            "cost": [float(f"{one:.9g}") if np.isfinite(one) else None for one in result.costs],
-            "seconds": [float(f"{one:.3g}") for one in result.seconds],
-        }
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps(values) + "\n", encoding="utf-8")
-
-
-def result_file(bench: Bench, contender: str) -> Path:
-    """Where the result of a contender is kept."""
-    return RESULTS / bench.name / f"{re.sub('[^A-Za-z0-9.@+-]', '_', contender)}.json"
-
-
-def read(path: Path) -> dict[str, Any]:
-    """One result."""
-    return dict(json.loads(path.read_text(encoding="utf-8")))
-
-
-@dataclass(frozen=True)
-class Point:
-    """A contender on a set: mean cost ratio, its standard error, and mean seconds an instance."""
-
-    name: str
-    ratio: float
-    error: float
-    seconds: float
-    count: int
-
-
-def points(bench: Bench, some: InstanceSet, learned: bool) -> tuple[list[Point], dict[str, float]]:
-    """What was measured, and the mean ratios of the set's own references."""
-    base_name = next(name for name in REFERENCES if name in some.references)
-    base = some.references[base_name].astype(float)
-    found = []
-    for name in bench.contenders(learned):
-        path = result_file(bench, name)
-        if not path.is_file():
-            continue
-        result = read(path)
-        count = min(result["count"], len(base))
-        costs = np.array([np.nan if one is None else one for one in result["cost"]][:count])
-        ratios = costs / base[:count]
-        error = float(ratios.std(ddof=1) / np.sqrt(count)) if count > 1 else np.nan
-        seconds = float(np.mean(result["seconds"][:count]))
-        found.append(Point(name, float(ratios.mean()), error, seconds, count))
-    others = {
-        name: float((costs / base).mean())
-        for name, costs in some.references.items()
-        if costs.dtype.kind != "b" and name != base_name
-    }
-    return found, others
-
-
-def print_table(bench: Bench, found: Sequence[Point], others: dict[str, float]) -> None:
-    """Mean ratio to the reference, best first; a dash where somebody found no schedule."""
-    print(f"\n{bench.name}\n{'contender':24} {'ratio':>8} {'±':>7} {'s':>9} {'n':>4}")
-    for one in sorted(found, key=lambda point: (np.isnan(point.ratio), point.ratio)):
-        ratio = "-" if np.isnan(one.ratio) else f"{one.ratio:.4f}"
-        print(f"{one.name:24} {ratio:>8} {one.error:7.4f} {one.seconds:9.4f} {one.count:4}")
-    for name, value in others.items():
-        print(f"{name + ' (file)':24} {value:8.4f}")
-
-
-FAMILIES = (  # first match: pattern of the name, label, colour, whether the points are a line
-    (r"\+search", "policy + search", "#1b7837", True),
-    (r"^annealing", "annealing", "#e08214", True),
-    (r"\+cp-sat", "policy + CP-SAT", "#5aae61", True),
-    (r"^cp-sat", "CP-SAT", "#2166ac", True),
-    (r"^learned", "policy: greedy, samples", "#762a83", True),
-    (r"-grid", "rules over a grid", "#b2182b", False),
-    (r"@", "randomised rules", "#f4a582", True),
-    (r"", "rules", "#999999", False),
-)
-
-
-def draw(panels: Sequence[tuple[Bench, list[Point], dict[str, float]]], path: Path) -> None:
-    """One panel per set: how far above the best known, against seconds per instance."""
-    import matplotlib as mpl
-
-    mpl.use("Agg")
-    from matplotlib import pyplot as plt
-
-    columns = min(4, len(panels))
-    rows = -(-len(panels) // columns)
-    figure, axes = plt.subplots(
-        rows, columns, figsize=(4.2 * columns, 3.6 * rows), squeeze=False, layout="constrained"
-    )
-    for axis in axes.flat[len(panels) :]:
-        axis.set_visible(False)
-    handles: dict[str, Any] = {}
-    for axis, (bench, found, others) in zip(axes.flat, panels, strict=False):
-        groups: dict[tuple[str, str, bool], list[Point]] = {}
-        for one in found:
-            family = next(rest[1:] for rest in FAMILIES if re.search(rest[0], one.name))
-            groups.setdefault(family, []).append(one)
-        for (label, colour, joined), some in groups.items():
-            some.sort(key=lambda point: point.seconds)
-            x = [one.seconds for one in some]
-            y = [100 * (one.ratio - 1) for one in some]
-            style = "o-" if joined else "o"
-            (handles[label],) = axis.plot(x, y, style, color=colour, markersize=4)
-        for name in ("published_network", "published_network_exact_tail"):
-            if name in others:
-                height = 100 * (others[name] - 1)
-                handles["published network (untimed)"] = axis.axhline(
-                    height, color="black", linestyle=":", linewidth=1
+    found: list[Trained] = []
+    for word in policies:
+        name, equals, path = word.partition("=")
+        if not equals or not name.strip() or not path:
+            raise UserError(f"--policy {word!r} must read NAME=PATH")
+        if name == "learned" or set(name) & set("@+/~"):
+            raise UserError(f"--policy {word!r}: choose a name other than learned, without @+/~")
+        one = trained(name, Path(path))
+        for other in found:
+            same = (other.name, other.scenario, other.seed) == (name, one.scenario, one.seed)
+            if same:
+                raise UserError(
+                    f"--policy {word!r}: {other.path} has the same name, scenario and training "
+                    "seed; choose another name"
                 )
-        axis.set(title=bench.name, xscale="log")
-        axis.set_yscale("symlog", linthresh=1.0)
-        axis.axhline(0, color="black", linewidth=0.5)
-        axis.yaxis.set_major_formatter("{x:g}")
-        axis.grid(alpha=0.3)
-    figure.supxlabel("seconds per instance")
-    figure.supylabel("% above the reference of the set")
-    figure.legend(
-        handles.values(), handles.keys(), loc="outside upper center", ncols=2 * columns, fontsize=8
+        found.append(one)
+    return found
+
+
+def tasks(
+    bench: Bench, size: int, others: Sequence[Trained], options: argparse.Namespace
+) -> list[Task]:
+    """Everybody on a set of so many instances, done or not."""
+    ours = shipped(bench.scenario)
+    chosen: list[tuple[str, Trained | None]] = [
+        (name, ours if name.startswith("learned") else None)
+        for name in bench.contenders(ours is not None)
+    ]
+    for one in others:
+        if one.scenario == bench.scenario:
+            chosen += [(name, one) for name in bench.of_policy(one.name)]
+    return [
+        Task(
+            bench=bench.name,
+            contender=name,
+            policy=policy,
+            data=options.data,
+            results=options.results,
+            count=min(size, options.count),
+            budget=options.budget,
+            threads=options.threads,
+        )
+        for name, policy in chosen
+        if re.search(options.contenders, name)
+    ]
+
+
+def measure_all(pending: Sequence[Task], workers: int) -> None:
+    """Carry the tasks out, several at a time, and say how far it is."""
+    began = time.monotonic()
+    most = sum(min(one.count * one.limit, one.budget + one.limit) for one in pending if one.limit)
+    print(
+        f"{len(pending)} measurements; those with a time limit take at most "
+        f"{most / workers / 60:.0f} minutes on {workers} processes",
+        file=sys.stderr,
     )
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=110)
+    for number, (task, result) in enumerate(_carried_out(pending, workers), 1):
+        seconds = sum(result.seconds) / result.count
+        print(
+            f"[{number}/{len(pending)}, {(time.monotonic() - began) / 60:.1f} min] {task.bench}: "
+            f"{task.contender}, {result.count} instances of {seconds:.3g} s",
+            file=sys.stderr,
+            flush=True,
+        )
+
+
+def _carried_out(pending: Sequence[Task], workers: int) -> Iterator[tuple[Task, Result]]:
+    if workers == 1 or len(pending) < 2:
+        yield from ((task, carry_out(task)) for task in pending)
+        return
+    # Fresh processes: torch's and numba's threads do not survive a fork.
+    with ProcessPoolExecutor(workers, get_context("spawn")) as pool:
+        running = {pool.submit(carry_out, task): task for task in pending}
+        try:
+            for one in as_completed(running):
+                yield running[one], one.result()
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+
+
+def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    add = parser.add_argument
+    data = os.environ.get("HETSCHED_DATA", str(ROOT.parent / "shared" / "data"))
+    add("--data", type=Path, default=Path(data), help="folder of the benchmark sets")
+    add("--sets", default="", metavar="REGEX", help="sets whose name it finds (default: all)")
+    add("--contenders", default="", metavar="REGEX", help="likewise")
+    add("--policy", action="append", default=[], metavar="NAME=PATH",
+        help="a checkpoint to measure beside the one that ships, on the sets of its scenario; "
+        "checkpoints of one NAME are training seeds of the same thing")  # fmt: skip
+    add("--count", type=int, default=30, metavar="N",
+        help="the first N instances of every set (default %(default)s)")  # fmt: skip
+    add("--budget", type=float, default=40.0, metavar="SECONDS",
+        help="of a contender on a set (default %(default)s)")  # fmt: skip
+    add("--threads", type=int, default=1, help="of everybody (default %(default)s)")
+    add("--workers", type=int, default=2, help="measurements at a time (default %(default)s)")
+    add("--again", action="store_true", help="measure what has a result, too")
+    add("--draw-only", action="store_true", help="measure nothing")
+    add("--results", type=Path, default=RESULTS, help="where results are kept")
+    add("--picture", type=Path, default=PICTURE, help="where to draw")
+    options = parser.parse_args(arguments)
+    for name in ("count", "budget", "threads", "workers"):
+        if not getattr(options, name) > 0:
+            parser.error(f"--{name} must be above 0, got {getattr(options, name)}")
+    return options
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Measure, print, draw."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    add = parser.add_argument
-    add("--data", type=Path, required=True, help="folder of the benchmark sets")
-    add("--sets", default="", metavar="REGEX", help="sets whose name it finds (default: all)")
-    add("--contenders", default="", metavar="REGEX", help="likewise")
-    add("--count", type=int, metavar="N", help="the first N instances of every set (default: all)")
-    add("--threads", type=int, default=1, help="of everybody (default %(default)s)")
-    add("--again", action="store_true", help="measure what has a result, too")
-    add("--draw-only", action="store_true", help="measure nothing")
-    add("--picture", type=Path, default=PICTURE, help="where to draw (default: in docs/images)")
-    options = parser.parse_args(arguments)
-    import torch
+    options = parse(arguments)
+    run(lambda: compare(options))
 
-    torch.set_num_threads(options.threads)
-    panels = []
+
+def compare(options: argparse.Namespace) -> None:
+    """Carry out the command."""
+    prepare_process(options.threads)
+    others = given(options.policy)
+    wanted = [one for one in BENCHES if re.search(options.sets, one.name)]
+    benches = [one for one in wanted if one.available(options.data)]
+    for one in wanted:
+        if one not in benches:
+            print(f"{one.name} is left out: no {options.data / str(one.path)}", file=sys.stderr)
+    if not benches:
+        raise UserError(f"no set below {options.data} is called {options.sets!r}; see --sets")
+    if not options.draw_only:
+        every = [
+            task
+            for bench in benches
+            for task in tasks(bench, len(load(bench, options.data).instances), others, options)
+        ]
+        if options.again:
+            for task in every:
+                task.path.unlink(missing_ok=True)
+        measure_all([task for task in every if not task.done()], options.workers)
+    report(benches, options)
+
+
+def report(benches: Sequence[Bench], options: argparse.Namespace) -> None:
+    """Print the tables and draw; the files show all sets that have results."""
+    from hetsched.benchmarks.quality_picture import draw
+    from hetsched.benchmarks.quality_tables import markdown, panel, text
+
+    panels: list[Panel] = []
     for bench in BENCHES:
-        if not re.search(options.sets, bench.name) or not (options.data / bench.path).is_file():
+        if not bench.available(options.data):
             continue
-        some = load(bench, options.data, options.count)
-        if not options.draw_only:
-            run(bench, some, options.contenders, options.threads, options.again)
-        found, others = points(bench, some, bool(shipped(bench.scenario)))
-        if found:
-            print_table(bench, found, others)
-            panels.append((bench, found, others))
+        ours = shipped(bench.scenario)
+        fingerprint = None if ours is None else ours.fingerprint
+        shown = panel(bench, load(bench, options.data), options.results, fingerprint)
+        if not shown.points:
+            continue
+        panels.append(shown)
+        if bench in benches:
+            print(f"\n{text(shown)}")
     if not panels:
-        parser.error(f"no set below {options.data} is called {options.sets!r}, or none has results")
+        raise UserError(f"there are no results in {options.results}; leave out --draw-only")
+    page = options.results.with_suffix(".md")
+    page.write_text(markdown(panels), encoding="utf-8")
     draw(panels, options.picture)
-    print(f"\nDrew {options.picture}.")
+    print(f"\nWrote {page} and drew {options.picture}.")
 
 
 if __name__ == "__main__":
