@@ -32,14 +32,19 @@ def test_the_set_is_a_factorial_and_every_instance_has_a_best_known_cost(
     assert {size: sizes.count(size) for size in sizes} == dict.fromkeys(dag_set.SIZES, 12)
     known = dag_set.read_known()
     assert found.references["best_known"].tolist() == [known[name].cost for name in sorted(known)]
-    assert all(one.bound <= one.cost and one.found_by for one in known.values())
+    assert all(one.bound <= one.cost and one.how for one in known.values())
     for name, one in zip(sorted(known), found.instances, strict=True):
         assert one.same_as(dag_set.instances()[name])
 
 
-def test_better_costs_and_bounds_are_kept_and_worse_ones_are_not(
-    dag_set: ModuleType, tmp_path: Path
-) -> None:
+def test_the_stored_schedules_are_feasible_and_cost_what_is_said(dag_set: ModuleType) -> None:
+    for name, one in dag_set.read_known().items():
+        instance = dag_set.instances()[name]
+        one.schedule.check(instance)
+        assert one.schedule.cost(instance, TARDINESS) == one.cost
+
+
+def test_better_costs_and_bounds_are_kept_and_worse_ones_are_not(dag_set: ModuleType) -> None:
     instance = Instance.from_matrix(
         [[2.0, 3.0], [4.0, 3.0], [5.0, 1.0]],
         due_times=[1.0, 5.0, 4.0],
@@ -47,13 +52,25 @@ def test_better_costs_and_bounds_are_kept_and_worse_ones_are_not(
         precedence=[[0], [1]],
     )
     optimum = solve_exact(instance, TARDINESS, 10.0).cost
-    fresh = dag_set.improved(instance, dag_set.Known(), 500, 2, 5.0, 1)
-    assert (fresh.cost, fresh.bound) == (optimum, optimum)
+    annealed = dag_set.annealed(instance, dag_set.Known(), 500, 2)
+    assert (annealed.cost, annealed.bound, annealed.how) == (optimum, 0.0, "annealing 2 x 500")
+    proven = dag_set.bounded(instance, annealed, 5.0, 1)
+    assert (proven.cost, proven.bound, proven.how) == (optimum, optimum, "annealing 2 x 500")
+    alone = dag_set.bounded(instance, dag_set.Known(), 5.0, 1)
+    assert (alone.cost, alone.bound, alone.how) == (optimum, optimum, "CP-SAT 5 s, 1 workers")
     better = dag_set.Known(optimum - 0.5, 0.0, "somebody")
-    kept = dag_set.improved(instance, better, 500, 1, 0.0, 1)
-    assert (kept.cost, kept.bound, kept.found_by) == (optimum - 0.5, 0.0, "somebody")
-    dag_set.write_known({"a": fresh}, tmp_path / "known.csv")
-    assert dag_set.read_known(tmp_path / "known.csv") == {"a": fresh}
+    kept = dag_set.annealed(instance, better, 500, 1)
+    assert (kept.cost, kept.how, kept.schedule) == (optimum - 0.5, "somebody", None)
+
+
+def test_what_is_written_is_read_again(dag_set: ModuleType, tmp_path: Path) -> None:
+    name = min(dag_set.instances())
+    found = dag_set.annealed(dag_set.instances()[name], dag_set.Known(), 500, 1)
+    dag_set.write_known({name: found}, tmp_path)
+    again = dag_set.read_known(tmp_path)
+    assert again == {name: found}
+    assert np.array_equal(again[name].schedule.starts, found.schedule.starts)
+    assert np.array_equal(again[name].schedule.modes, found.schedule.modes)
 
 
 def test_names_sort_by_size(dag_set: ModuleType) -> None:
@@ -61,7 +78,7 @@ def test_names_sort_by_size(dag_set: ModuleType) -> None:
     assert (np.diff(sizes) >= 0).all()
 
 
-@pytest.mark.parametrize("arguments", [[], ["--improve", "--restarts", "0"]])
+@pytest.mark.parametrize("arguments", [[], ["--improve", "--restarts", "0"], ["--bounds", "-1"]])
 def test_options_that_make_no_sense_are_refused(
     dag_set: ModuleType, arguments: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
