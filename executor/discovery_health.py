@@ -51,7 +51,7 @@ class Health:
     @property
     def verdict(self) -> Verdict:
         """``unusable`` gets no work; ``suspect`` still runs; ``unknown``: nothing was told."""
-        if self.recovery not in (None, "none") or self.remap_failed:
+        if self.fatal:
             return "unusable"
         if self.uncorrected or self.pending or SLOWED & set(self.slowdown or ()):
             return "suspect"
@@ -59,13 +59,19 @@ class Health:
         return "unknown" if all(one is None for one in known) else "ok"
 
     @property
-    def problems(self) -> tuple[str, ...]:
-        """One phrase per reason of the verdict; empty when there is none."""
+    def fatal(self) -> tuple[str, ...]:
+        """One phrase per reason to call it unusable."""
         found = []
         if self.recovery not in (None, "none"):
             found.append(f"needs {self.recovery}")
         if self.remap_failed:
             found.append("row remapping failed")
+        return tuple(found)
+
+    @property
+    def problems(self) -> tuple[str, ...]:
+        """One phrase per reason of the verdict; empty when there is none."""
+        found = list(self.fatal)
         if self.uncorrected:
             found.append(f"{self.uncorrected} uncorrected memory errors")
         if self.pending:

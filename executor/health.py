@@ -2,16 +2,21 @@
 
 A failure is held against a machine only where the attempt's end says so (`executor.causes`), and
 only once per job: a job that fails in the same way elsewhere takes its blame along.
+
+What the driver says of a machine's GPUs (`executor.gpu_watch`) drains it until the driver says that
+they are well. Whoever drains or undrains a machine by hand is believed until the driver says
+something else than it did.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 FAILURES_IN_A_ROW = 2
 PROBATION_SECONDS = 300.0
+BY_DRIVER = " (NVML)"  # how reasons end that the driver gave, also those of an earlier run
 
 
 @dataclass
@@ -20,6 +25,7 @@ class _Record:
     reason: str = ""  # why it is drained; empty: it is not
     until: float = math.inf  # when it is tried again
     patience: float = PROBATION_SECONDS
+    told: str = ""  # by the driver, the last time that it called it broken
 
 
 class Health:
@@ -82,12 +88,38 @@ class Health:
         """Give a machine no more work."""
         record = self._records[machine]
         record.reason, record.until = reason, until
+        if reason.endswith(BY_DRIVER):
+            record.told = reason
 
     def undrain(self, machine: str) -> None:
         """Give it work again; one more failure is enough to drain one that was on probation."""
         record = self._records[machine]
         record.reason, record.until = "", math.inf
         del record.blamed_by[: -(FAILURES_IN_A_ROW - 1)]
+
+    def inspected(self, broken: Mapping[str, str], well: Collection[str]) -> list[str]:
+        """The driver has called machines broken and others well; returns those that changed state.
+
+        One that was drained by hand stays so.
+        """
+        changed = []
+        for name, why in broken.items():
+            record, reason = self._records[name], why + BY_DRIVER
+            if record.told == reason:  # nothing new; somebody may have undrained it since
+                continue
+            by_hand = bool(record.reason) and record.until == math.inf
+            by_hand &= not record.reason.endswith(BY_DRIVER)
+            record.told = reason
+            if not by_hand:
+                self.drain(name, reason)
+                changed.append(name)
+        for name in well:
+            record = self._records[name]
+            record.told = ""
+            if record.reason.endswith(BY_DRIVER):
+                self.undrain(name)
+                changed.append(name)
+        return changed
 
     def end_probations(self, now: float) -> list[str]:
         """The machines whose time has come; they get work again."""

@@ -6,6 +6,7 @@ file that outlives the scheduler.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
@@ -88,6 +89,10 @@ class Ledger(Protocol):
         """A machine gets no work until then, for a reason; an empty one: it gets work."""
         ...
 
+    def away(self, since: Mapping[str, float]) -> None:
+        """The machines that cannot be reached at present, all of them, and since when."""
+        ...
+
     def note(self, at: float, text: str) -> None:
         """Something that people should know."""
         ...
@@ -137,6 +142,9 @@ class Notebook:
         """Nothing to keep."""
 
     def machine(self, name: str, drained: str, until: float) -> None:
+        """Nothing to keep."""
+
+    def away(self, since: Mapping[str, float]) -> None:
         """Nothing to keep."""
 
     def note(self, at: float, text: str) -> None:

@@ -7,7 +7,6 @@ terminal. The view is drawn below what was printed, and is gone when it is close
 
 from __future__ import annotations
 
-import math
 import threading
 import time
 from collections import deque
@@ -21,13 +20,14 @@ from rich.table import Table
 from rich.text import Text
 
 from hetsched.executor.report import COLOURS, duration
+from hetsched.executor.status_data import why_closed
 from hetsched.executor.store_client import clock_time
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
     from hetsched.executor.snapshot import Snapshot, Watch
-    from hetsched.executor.store_client import JobStatus, MachineStatus
+    from hetsched.executor.store_client import JobStatus
 
 EVERY = 0.5  # seconds
 BAR = 16  # characters
@@ -171,25 +171,20 @@ def _total(snapshot: Snapshot) -> Table:
 def _machine_rows(
     snapshot: Snapshot, running: dict[str, list[JobStatus]]
 ) -> list[tuple[RenderableType, ...]]:
-    """One per running job; machines without one come last, and those that are drained first."""
+    """One per running job; machines without one come last, and those that get no work first."""
     overview = snapshot.overview
-    drained: list[tuple[RenderableType, ...]] = []
+    closed: list[tuple[RenderableType, ...]] = []
     busy: list[tuple[RenderableType, ...]] = []
     idle: list[tuple[RenderableType, ...]] = []
     for one in overview.machines:
         name = one.machine.name
-        if one.drained:
-            drained.append((Text(name), Text(_why_drained(one, snapshot.clock), style="red")))
+        if one.closed:
+            closed.append((Text(name), Text(why_closed(one, snapshot.clock), style="red")))
         for at, job in enumerate(running.get(name, [])):
             busy.append((Text(name if at == 0 else ""), *_progress(job, overview.began, snapshot)))
-        if not one.drained and name not in running:
+        if not one.closed and name not in running:
             idle.append((Text(name), Text("idle", style="dim")))
-    return drained + busy + idle
-
-
-def _why_drained(one: MachineStatus, now: float) -> str:
-    again = f"; tried again in {duration(max(0.0, one.until - now))}"
-    return f"drained: {one.drained}{again if math.isfinite(one.until) else ''}"
+    return closed + busy + idle
 
 
 def _progress(job: JobStatus, began: float, snapshot: Snapshot) -> tuple[RenderableType, ...]:

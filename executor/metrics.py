@@ -78,6 +78,9 @@ def _metrics(snapshot: Snapshot) -> Iterator[Metric]:
     drained = GaugeMetricFamily(
         "hetsched_machine_drained", "Whether it gets no work.", labels=["machine"]
     )
+    away = GaugeMetricFamily(
+        "hetsched_machine_away", "Whether it cannot be reached.", labels=["machine"]
+    )
     busy = CounterMetricFamily(
         "hetsched_machine_busy_unit_seconds",
         "Time that jobs had units, summed over units.",
@@ -88,8 +91,9 @@ def _metrics(snapshot: Snapshot) -> Iterator[Metric]:
         capacity.add_metric(name, one.machine.capacity)
         used.add_metric(name, one.used)
         drained.add_metric(name, float(bool(one.drained)))
+        away.add_metric(name, float(one.away is not None))
         busy.add_metric(name, snapshot.busy.get(one.machine.name, 0.0))
-    yield from (capacity, used, drained, busy)
+    yield from (capacity, used, drained, away, busy)
     yield SummaryMetricFamily(
         "hetsched_decision_seconds",
         "Time that decisions of the policy took.",

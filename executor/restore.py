@@ -25,6 +25,7 @@ from hetsched.executor.scheduler import Scheduler
 
 if TYPE_CHECKING:
     from hetsched.executor.estimates import Estimates
+    from hetsched.executor.gpu_watch import GpuWatch
     from hetsched.executor.guard import Guard
     from hetsched.executor.protocol import Attempt, Executor
     from hetsched.executor.store_ledger import Remembered, StoreLedger
@@ -45,6 +46,7 @@ def resume_queue(
     executor: Executor,
     *,
     estimates: Estimates | None = None,
+    gpus: GpuWatch | None = None,
     probation: float = PROBATION_SECONDS,
     window: int = WINDOW,
     stops: Callable[[], int] = lambda: 0,
@@ -59,6 +61,7 @@ def resume_queue(
         executor: freshly opened, with the queue's machines and a clock that shows
             `ledger.clock()`; the caller closes it.
         stay: wait for more jobs when all are over.
+        gpus: watches the health of this computer's GPUs; the caller closes it.
         estimates, probation, window, stops, observer: see `run_queue`.
 
     Raises:
@@ -83,6 +86,7 @@ def resume_queue(
         retries=Retries(backlog),
         health=health,
         estimates=estimates,
+        gpus=gpus,
         grace=ledger.grace,
         stops=stops,
         stay=stay,

@@ -17,6 +17,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from hetsched.executor.causes import explain
+from hetsched.executor.closures import Closures
 from hetsched.executor.ledger import Decision
 from hetsched.executor.protocol import after_preemption
 from hetsched.executor.retries import is_shutdown
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from hetsched.executor.adapter import Observer
     from hetsched.executor.backlog import Backlog, Choice
     from hetsched.executor.estimates import Estimates
+    from hetsched.executor.gpu_watch import GpuWatch
     from hetsched.executor.guard import Guard
     from hetsched.executor.health import Health
     from hetsched.executor.ledger import Ledger, Request
@@ -43,6 +45,7 @@ class Scheduler:
         backlog: the jobs; guard: decides; executor: runs; ledger: remembers; observer: is told.
         retries, health: of jobs and machines.
         estimates: corrects expected durations as jobs finish; None: they stay as they were said.
+        gpus: says which GPUs are broken; None: nobody does.
         grace: seconds for jobs to end when the run is stopped.
         stops: how often somebody has asked to stop.
         stay: wait for more jobs when all are over.
@@ -59,13 +62,15 @@ class Scheduler:
         retries: Retries,
         health: Health,
         estimates: Estimates | None = None,
+        gpus: GpuWatch | None = None,
         grace: float = 10.0,
         stops: Callable[[], int] = lambda: 0,
         stay: bool = False,
     ) -> None:
         self.backlog, self.guard, self.executor = backlog, guard, executor
         self.ledger, self.observer = ledger, observer
-        self.retries, self.health, self.estimates = retries, health, estimates
+        self.retries, self.estimates = retries, estimates
+        self.closures = Closures(health, executor, ledger, self.say, gpus)
         self.grace, self.stops, self.stay = grace, stops, stay
         self.attempts: dict[str, int] = {}  # number of a job's latest attempt
         self.interrupted = False
@@ -87,11 +92,11 @@ class Scheduler:
             backlog = self.backlog
             if not backlog.jobs and not self.stay:
                 break
-            until = min(backlog.next_release(now), self.health.next_trial())
+            until = min(backlog.next_release(now), self.closures.next_trial())
             if not backlog.running and until == math.inf and not self._may_change():
                 self._give_up()
                 break
-            if self._may_change():
+            if self._may_change() or self.closures.watches:
                 until = min(until, now + CHECK_SECONDS)
             self.note(self.executor.poll(until))
         self.ledger.commit()
@@ -105,7 +110,7 @@ class Scheduler:
             self._over(name, "not run", self._why_nothing_runs(name))
 
     def _why_nothing_runs(self, name: str) -> str:
-        drained = self.health.drained
+        drained = self.closures.drained
         for mode in self.backlog.jobs[name].modes:
             if mode.machine in drained:
                 return f"machine {mode.machine!r} is drained: {drained[mode.machine]}"
@@ -174,12 +179,7 @@ class Scheduler:
             outcome, cause = explain(outcome)
             attempt, job = outcome.attempt, self.backlog.jobs[outcome.attempt.job]
             self.ledger.ended(outcome)
-            away = attempt.machine in self.executor.down()
-            if outcome.status == "done":
-                self.health.succeeded(attempt.machine)
-            elif cause == "machine" and blame and not away:
-                for name in self.health.failed(attempt.machine, attempt.job, outcome.ended):
-                    self._machine_changed(name, outcome.ended)
+            self.closures.ended(outcome, cause == "machine" and blame)
             verdict = self.retries.judge(outcome, cause)
             reason = ": ".join(part for part in (outcome.reason, verdict.why) if part)
             self.observer.ended(outcome, verdict.again)
@@ -213,23 +213,14 @@ class Scheduler:
 
     def _heed_machines(self, now: float) -> None:
         """Close machines that are away or drained; move the jobs of those that are drained."""
-        for name in self.health.end_probations(now):
-            self._machine_changed(name, now)
-        closed = self.executor.down() | self.health.drained.keys()
+        closed = self.closures.now(now)
         if closed != self.backlog.closed:
-            self.backlog.closed = frozenset(closed)
+            self.backlog.closed = closed
             self.retries.machines_changed()
-        for job, (mode, _) in self.backlog.running.items():
-            if self.backlog.jobs[job].modes[mode].machine in self.health.drained:
+        drained = self.closures.drained
+        for job, (mode, _) in self.backlog.running.items() if drained else ():
+            if self.backlog.jobs[job].modes[mode].machine in drained:
                 self.executor.preempt(job)
-
-    def _machine_changed(self, name: str, now: float) -> None:
-        reason = self.health.drained.get(name, "")
-        self.ledger.machine(name, reason, self.health.until(name))
-        until = self.health.until(name)
-        back = f"; it is tried again in {until - now:.0f} s" if math.isfinite(until) else ""
-        what = f"is drained: {reason}{back}" if reason else "gets work again"
-        self.say(now, f"machine {name!r} {what}")
 
     def say(self, now: float, text: str) -> None:
         """Tell people, now and later."""
@@ -266,10 +257,9 @@ class Scheduler:
         if request.kind in ("drain", "undrain"):
             if name in {machine.name for machine in self.backlog.machines}:
                 if request.kind == "drain":
-                    self.health.drain(name, request.value)
+                    self.closures.drain(name, request.value, now)
                 else:
-                    self.health.undrain(name)
-                self._machine_changed(name, now)
+                    self.closures.undrain(name, now)
         elif name not in self.backlog.jobs:
             return
         elif request.kind in ("priority", "weight"):

@@ -210,7 +210,11 @@ def _finish(overview: Overview) -> float | None:
         [one.machine for one in overview.machines],
         held,
         waiting,
-        opens={one.machine.name: one.until for one in overview.machines if one.drained},
+        opens={
+            one.machine.name: math.inf if one.away is not None else one.until
+            for one in overview.machines
+            if one.closed
+        },
         unseen=overview.counts.get("waiting", 0) / max(1, len(waiting)),
     )
 

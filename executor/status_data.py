@@ -7,7 +7,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from hetsched.executor.store_client import JobStatus, Overview
+    from hetsched.executor.store_client import JobStatus, MachineStatus, Overview
 
 
 def as_dict(overview: Overview) -> dict[str, Any]:
@@ -26,12 +26,27 @@ def as_dict(overview: Overview) -> dict[str, Any]:
                 "used": one.used,
                 "drained": one.drained,
                 "until": one.until if math.isfinite(one.until) else None,
+                "away": one.away,
             }
             for one in overview.machines
         ],
         "jobs": [_job(one) for one in overview.jobs],
         "notes": [{"at": at, "text": text} for at, text in overview.notes],
     }
+
+
+def why_closed(one: MachineStatus, now: float) -> str:
+    """Why a machine gets no work and when that may end, for people; empty: it gets some."""
+    from hetsched.executor.report import duration  # slow: numpy
+
+    said = []
+    if one.away is not None:
+        said.append(f"away for {duration(max(0.0, now - one.away))}, cannot be reached")
+    if one.drained:
+        said.append(f"drained: {one.drained}")
+        if math.isfinite(one.until):
+            said[-1] += f"; tried again in {duration(max(0.0, one.until - now))}"
+    return ", ".join(said)
 
 
 def _job(one: JobStatus) -> dict[str, Any]:

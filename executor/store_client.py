@@ -6,6 +6,7 @@ scheduler has carried them out. Imports nothing heavy.
 
 from __future__ import annotations
 
+import json
 import math
 import time
 from collections.abc import Iterable, Sequence
@@ -53,12 +54,26 @@ class JobStatus:
 
 @dataclass(frozen=True)
 class MachineStatus:
-    """A machine as people see it; `drained`: why it gets no work, empty if it does."""
+    """A machine as people see it.
+
+    Attributes:
+        used: units that running jobs have.
+        drained: why it gets no work, empty if it does; until: when it is tried again.
+        away: since when the executor cannot reach it; None: it can, or nobody tries.
+    """
 
     machine: Machine
     used: int
     drained: str
     until: float
+    away: float | None = None
+
+    @property
+    def closed(self) -> str:
+        """Why it gets no work, to go after its name; empty: it gets some."""
+        if self.away is not None:
+            return "is away"
+        return f"is drained: {self.drained}" if self.drained else ""
 
 
 @dataclass(frozen=True)
@@ -247,8 +262,12 @@ class Client:
             name: (why, math.inf if until is None else until)
             for name, why, until in self._file.execute("SELECT name, drained, until FROM machines")
         }
+        away: dict[str, float] = {}
+        if store.is_locked(self.folder):  # what the last scheduler saw says nothing about now
+            away = json.loads(store.read_meta(self._file).get("away", "{}"))
         return tuple(
-            MachineStatus(one, used.get(one.name, 0), *drained[one.name]) for one in self.machines
+            MachineStatus(one, used.get(one.name, 0), *drained[one.name], away.get(one.name))
+            for one in self.machines
         )
 
     def _jobs(self, limit: int | None, names: Sequence[str]) -> list[JobStatus]:
@@ -283,7 +302,7 @@ class Client:
     ) -> Iterable[JobStatus]:
         """With the reason why those wait that wait."""
         held = [Held(one.job.name, str(one.machine), one.demand, _end(one, now)) for one in running]
-        closed = {one.machine.name: f"is drained: {one.drained}" for one in machines if one.drained}
+        closed = {one.machine.name: one.closed for one in machines if one.closed}
         first = self._first()
         alive = store.is_locked(self.folder)
         for one in jobs:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import math
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -223,6 +225,10 @@ class StoreLedger:
             "UPDATE machines SET drained = ?, until = ? WHERE name = ?",
             drained, until if math.isfinite(until) else None, name,
         )  # fmt: skip
+
+    def away(self, since: Mapping[str, float]) -> None:
+        """See `Ledger.away`."""
+        self._write("INSERT OR REPLACE INTO meta VALUES ('away', ?)", json.dumps(dict(since)))
 
     def note(self, at: float, text: str) -> None:
         """See `Ledger.note`."""

@@ -23,6 +23,7 @@ from hetsched.executor.commands.watching import (
 
 if TYPE_CHECKING:
     from hetsched.executor.adapter import Run
+    from hetsched.executor.exits import Exits
     from hetsched.executor.guard import Guard
     from hetsched.executor.protocol import Executor, Machine
     from hetsched.executor.queue import Queue
@@ -178,6 +179,7 @@ def _go_on(
 
     from hetsched.executor import store
     from hetsched.executor.estimates import Estimates
+    from hetsched.executor.gpu_watch import GpuWatch
     from hetsched.executor.restore import resume_queue
     from hetsched.executor.signals import StopSignals
 
@@ -189,10 +191,11 @@ def _go_on(
         executor = _executor(ledger, options, signals.descriptor)
         if not options.quiet:
             err.print(f"State of the queue: {ledger.folder}", markup=False)
-        if executor.down():
-            err.print(f"Machines away: {', '.join(sorted(executor.down()))}", markup=False)
+        # On a Ray cluster the GPUs may be other computers'.
+        gpus = GpuWatch(ledger.machines if options.executor == "local" else ())
         with (
             contextlib.closing(executor),
+            contextlib.closing(gpus),
             watching(ledger.folder, options.quiet, err, lambda: signals.count) as observer,
         ):
             done = resume_queue(
@@ -200,6 +203,7 @@ def _go_on(
                 guard,
                 executor,
                 estimates=None if options.no_learning else Estimates(ledger.machines),
+                gpus=gpus,
                 probation=options.probation,
                 stops=lambda: signals.count,
                 observer=observer,
@@ -318,7 +322,7 @@ def _executor(ledger: StoreLedger, options: argparse.Namespace, wake: int) -> Ex
     exits = Exits(ledger.folder / store.EXITS, ledger.identity)
     try:
         if options.executor == "ray":
-            return _ray(ledger, options, logs, wake)
+            return _ray(ledger, options, logs, wake, exits)
         return LocalExecutor(
             ledger.machines, logs, ledger.grace, wake, exits=exits, opened=ledger.clock()
         )
@@ -328,7 +332,9 @@ def _executor(ledger: StoreLedger, options: argparse.Namespace, wake: int) -> Ex
         ) from None
 
 
-def _ray(ledger: StoreLedger, options: argparse.Namespace, logs: Path, wake: int) -> Executor:
+def _ray(
+    ledger: StoreLedger, options: argparse.Namespace, logs: Path, wake: int, exits: Exits
+) -> Executor:
     from hetsched.executor.ray_cluster import RayUnavailable
     from hetsched.executor.ray_executor import open_ray
 
@@ -340,6 +346,7 @@ def _ray(ledger: StoreLedger, options: argparse.Namespace, logs: Path, wake: int
             grace=ledger.grace,
             wake=wake,
             opened=ledger.clock(),
+            exits=exits,
         )
     except RayUnavailable as error:
         raise UserError(f"--executor ray: {error}") from None

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import argparse
 import json
-import math
 from collections.abc import Sequence
 from contextlib import closing
 from typing import TYPE_CHECKING
 
 from hetsched.cli import user_input
 from hetsched.executor.commands.common import add_state_option, count_of, open_client
-from hetsched.executor.status_data import as_dict
+from hetsched.executor.status_data import as_dict, why_closed
 
 if TYPE_CHECKING:
     from hetsched.executor.store_client import JobStatus, MachineStatus, Overview
@@ -87,13 +86,8 @@ def _show(overview: Overview, folder: str) -> None:
 def _machine_row(one: MachineStatus, now: float) -> tuple[str, ...]:
     from rich.markup import escape
 
-    from hetsched.executor.report import duration
-
-    state = "[green]up[/green]"
-    if one.drained:
-        state = f"[red]drained[/red]: {escape(one.drained)}"
-        if math.isfinite(one.until):
-            state += f"; tried again in {duration(max(0.0, one.until - now))}"
+    why = why_closed(one, now)
+    state = f"[red]{escape(why)}[/red]" if why else "[green]up[/green]"
     machine = one.machine
     return escape(machine.name), escape(machine.type), f"{one.used}/{machine.capacity}", state
 

@@ -88,3 +88,46 @@ def test_a_job_that_can_run_nowhere_else_waits_for_the_trial_and_is_lost_in_the_
     assert {one.status for one in done.last.values()} == {"lost"}
     assert max(one.attempt.number for one in done.outcomes) == 3  # the first and two moves
     assert done.ended > 50.0
+
+
+def test_a_machine_that_the_driver_calls_broken_is_drained_until_it_calls_it_well() -> None:
+    health = Health(["m", "n"], probation=60.0)
+    assert health.inspected({"m": "GPU 0 needs gpu reset"}, ["n"]) == ["m"]
+    assert health.drained == {"m": "GPU 0 needs gpu reset (NVML)"}
+    assert health.end_probations(now=1e9) == []  # time alone mends no GPU
+    assert health.inspected({}, []) == []  # nothing is said of it
+    assert "m" in health.drained
+    assert health.inspected({}, ["m", "n"]) == ["m"]
+    assert health.drained == {}
+
+
+def test_the_driver_does_not_undrain_what_was_drained_by_hand() -> None:
+    health = Health(["m"])
+    health.drain("m", "loud")
+    assert health.inspected({"m": "broken"}, []) == []
+    assert health.inspected({}, ["m"]) == []
+    assert health.drained == {"m": "loud"}
+
+
+def test_a_hand_overrules_the_driver_until_it_says_something_else() -> None:
+    health = Health(["m"])
+    health.inspected({"m": "broken"}, [])
+    health.undrain("m")
+    assert health.inspected({"m": "broken"}, []) == []
+    assert health.drained == {}
+    assert health.inspected({"m": "worse"}, []) == ["m"]
+
+
+def test_what_the_driver_said_in_an_earlier_run_is_known_as_such() -> None:
+    health = Health(["m"])
+    health.drain("m", "broken (NVML)")  # as the state remembers it
+    assert health.inspected({"m": "broken"}, []) == []  # no news
+    assert health.inspected({}, ["m"]) == ["m"]
+
+
+def test_a_machine_on_probation_is_no_more_tried_when_the_driver_calls_it_broken() -> None:
+    health = Health(["m"], probation=60.0)
+    health.failed("m", "a", now=0.0)
+    health.failed("m", "b", now=0.0)
+    assert health.inspected({"m": "broken"}, []) == ["m"]
+    assert health.next_trial() == math.inf

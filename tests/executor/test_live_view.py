@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import math
 import threading
 import time
 from dataclasses import replace
@@ -56,6 +57,8 @@ def test_a_job_that_is_late_and_a_machine_without_work_are_shown_as_such(watch: 
     lines = seen(replace(now, clock=600.0, overview=overview), width=150)
     assert lines[3].startswith("four")  # before those that work
     assert "drained: two failures [in] a row" in lines[3]
+    by_hand = replace(overview, machines=(one, replace(drained, until=math.inf)))
+    assert "a row" in seen(replace(now, clock=600.0, overview=by_hand), width=150)[3]
     late = next(line for line in lines if line.startswith("one"))
     assert late.endswith("late")
 
