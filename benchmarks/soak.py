@@ -1,20 +1,21 @@
 """Jobs that crash, hang, ignore SIGTERM, under a scheduler that is killed: is all accounted for?
 
 Thousands of short jobs run on this computer with a state in a folder. At random times the scheduler
-gets SIGKILL and another takes its place, and machines are drained and come back. In the end every
-job must be in exactly one final state, which must be the right one; every job that is done must
-have run to its end once, and no other; no process may be left; and memory may not grow.
+gets SIGKILL and another takes its place, machines go away with all that runs there and come back,
+and machines are drained. In the end every job must be in exactly one final state, which must be the
+right one; every job that is done must have run to its end once, and no other; no process may be
+left; and memory may not grow. For that the last two fifths of the jobs run under one scheduler.
 
-    python benchmarks/soak.py                      # 5,000 jobs, some minutes
-    python benchmarks/soak.py --jobs 200 --seed 3
+    python benchmarks/soak.py                      # 5,000 jobs
+    python benchmarks/soak.py --jobs 300 --kill-every 5 --away-every 5 --out /tmp/short.json
 
-The schedulers are forks of this process, so that a restart costs no import of torch.
+The schedulers are forks of this process, so that a restart costs no import of torch. Status 1:
+something is wrong.
 """
 
 from __future__ import annotations
 
 import argparse
-import collections
 import contextlib
 import json
 import math
@@ -25,25 +26,32 @@ import signal
 import sys
 import tempfile
 import time
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Any
 
+from hetsched.benchmarks import soak_checks as checks
 from hetsched.executor import store
-from hetsched.executor.exits import Exits
 from hetsched.executor.ledger import Request
 from hetsched.executor.protocol import Machine
 from hetsched.executor.queue import Job, Mode, Queue
-from hetsched.executor.store_client import FINAL, Client
+from hetsched.executor.store_client import Client
 
 RESULT = Path(__file__).resolve().parent / "results" / "soak.json"
 MACHINES = (Machine("fast", capacity=2), Machine("slow", capacity=2), Machine("spare", capacity=1))
-GROWTH_MB = 64.0
+DISTURBED = 0.6  # share of the jobs before which schedulers are killed
+GROWTH_MB = 10.0  # per 1,000 jobs
+SAMPLE_JOBS = 100  # so often the memory is looked at
 # Ends by itself, saves itself on SIGTERM, and says that it was here, once and at its very end.
-GOOD = "trap 'exit 75' TERM; sleep {seconds} & wait $!; trap '' TERM; echo {name} >> {ends}"
+GOOD = (
+    "trap 'exit 75' TERM; sleep {seconds} & wait $!; trap '' TERM; "
+    'echo {name}"/$HETSCHED_ATTEMPT" >> {ends}'
+)
 KINDS = {  # share of the jobs: command, right final state
     "crash once": (0.025, 'if [ "$HETSCHED_ATTEMPT" = 1 ]; then exit 3; fi; ' + GOOD, "done"),
     "crash": (0.025, "exit 3", "failed"),
-    "hang": (0.02, "sleep 1000; echo {name} >> {ends}", "timeout"),
+    "hang": (0.02, "sleep 1000; echo {name}/ >> {ends}", "timeout"),
     "ignore": (0.02, "trap '' TERM; sleep 1000 & sleep 1000; sleep 1000", "timeout"),
     "good": (1.0, GOOD, "done"),
 }
@@ -51,17 +59,28 @@ KINDS = {  # share of the jobs: command, right final state
 
 @dataclass
 class Report:
-    """What was found; `wrong` is empty if all is well."""
+    """What was found; `wrong` is empty if all is well.
+
+    Attributes:
+        kills: of schedulers; drains, outages: of machines.
+        lost: attempts that went away with their machine; lost_at_the_end: those among them that
+            were killed between their last act and their exit, and so ran to their end for nothing.
+        mb_per_1000_jobs: by which the last scheduler grew; None: too few jobs to say.
+    """
 
     jobs: int
     seconds: float
     kills: int
     drains: int
+    outages: int
     attempts: int
+    lost: int
+    lost_at_the_end: int
     states: dict[str, int]
     most_memory_mb: float
-    memory_growth_mb: float
-    wrong: list[str]
+    mb_per_1000_jobs: float | None
+    memory: list[checks.Sample]
+    wrong: list[str] = field(default_factory=list)
 
 
 def make_queue(jobs: int, ends: Path, seed: int) -> tuple[Queue, dict[str, str]]:
@@ -80,6 +99,7 @@ def make_queue(jobs: int, ends: Path, seed: int) -> tuple[Queue, dict[str, str]]
                 text,
                 retries=1 if "crash" in kind else 0,
                 timeout=1.0 if kind in ("hang", "ignore") else 600.0,
+                moves=jobs,  # however often its machine goes away
                 weight=rng.choice((1.0, 2.0)),
             )
         )
@@ -95,8 +115,9 @@ def _drawn(number: float) -> str:
     return "good"
 
 
-def run_scheduler(state: Path) -> int:
+def run_scheduler(state: Path, away_every: float, seed: int) -> int:
     """A child that runs the queue; returns its process number."""
+    from hetsched.benchmarks.soak_outages import OutageExecutor
     from hetsched.executor.commands import run
 
     child = os.fork()
@@ -107,6 +128,16 @@ def run_scheduler(state: Path) -> int:
         sink = os.open(state.parent / "schedulers.txt", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
         os.dup2(sink, 1)
         os.dup2(sink, 2)
+        outages = os.open(state.parent / "outages.txt", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+        make_local = run._executor
+
+        def make(*arguments: Any) -> OutageExecutor:
+            def tell(name: str) -> None:
+                os.write(outages, f"{name}\n".encode())
+
+            return OutageExecutor(make_local(*arguments), away_every, seed, tell)  # type: ignore[arg-type]
+
+        run._executor = make
         status = run.main(["--state", str(state), "--policy", "ect", "--quiet"])
     except BaseException:
         import traceback
@@ -123,8 +154,9 @@ def soak(
     kill_every: float,
     limit: float,
     most_kills: float = math.inf,
+    away_every: float = 30.0,
 ) -> Report:
-    """Run the queue to its end under kills; `kill_every`: mean seconds between them."""
+    """Run the queue to its end under kills; `kill_every`, `away_every`: mean seconds."""
     from hetsched.agents import rules  # noqa: F401  (so that the children have torch and all)
     from hetsched.executor import restore  # noqa: F401
 
@@ -133,19 +165,21 @@ def soak(
     queue, right = make_queue(jobs, ends, seed)
     store.create(state, queue)
     identity = _identity(state)
-    began, kills, drains, memory = time.monotonic(), 0, 0, []
+    began, kills, drains = time.monotonic(), 0, 0
     drained: str | None = None
-    child = run_scheduler(state)
+    child = run_scheduler(state, away_every, seed)
     next_kill = time.monotonic() + rng.uniform(0.5, 1.5) * kill_every
     next_drain = time.monotonic() + rng.uniform(0.5, 1.5) * kill_every
-    wrong, most = [], 0.0
+    wrong: list[str] = []
+    samples: list[checks.Sample] = []
+    most = 0.0
     while True:
         time.sleep(0.05)
-        most = max(most, _memory_mb(child))
+        memory = checks.memory_mb(child)
+        most = max(most, memory)
         done, status = os.waitpid(child, os.WNOHANG)
         now = time.monotonic()
         if done:
-            memory.append(most)
             if os.waitstatus_to_exitcode(status) not in (0, 1):
                 wrong.append(f"a scheduler ended with {os.waitstatus_to_exitcode(status)}")
             break
@@ -154,14 +188,16 @@ def soak(
             os.kill(child, signal.SIGTERM)
             os.waitpid(child, 0)
             break
-        if now > next_kill and kills < most_kills and _is_open(state):
+        over = checks.over(state)
+        if memory and (not samples or over >= samples[-1].over + min(SAMPLE_JOBS, jobs // 50 + 1)):
+            samples.append(checks.Sample(kills, over, memory))
+        if now > next_kill and kills < most_kills and over < DISTURBED * jobs:
             os.kill(child, signal.SIGKILL)
             os.waitpid(child, 0)
-            memory.append(most)
-            kills, most = kills + 1, 0.0
+            kills += 1
             next_kill = now + 0.5 + rng.expovariate(1 / kill_every)
             time.sleep(rng.uniform(0, 0.3))  # jobs end meanwhile, and nobody sees it
-            child = run_scheduler(state)
+            child = run_scheduler(state, away_every, seed + kills)
         if now > next_drain:
             with contextlib.closing(Client(state)) as client:
                 kind = "drain" if drained is None else "undrain"
@@ -170,18 +206,30 @@ def soak(
                 drained = drained if kind == "drain" else None
             drains += kind == "drain"
             next_drain = now + rng.expovariate(1 / kill_every)
-    wrong += _mistakes(state, ends, right)
-    wrong += _left_behind(state, identity)
-    growth = memory[-1] - memory[0] if len(memory) > 1 else 0.0
-    if growth > GROWTH_MB:
-        wrong.append(f"memory grew by {growth:.0f} MB from the first scheduler to the last")
+    tried = checks.attempts(state)
+    slope = checks.mb_per_1000_jobs(samples)
+    wrong += checks.mistakes(state, ends, right) + checks.left_behind(state, identity)
+    if slope is not None and slope > GROWTH_MB:
+        wrong.append(f"the last scheduler grew by {slope:.1f} MB per 1,000 jobs")
+    lost = {key for key, away in tried.items() if away}
     with contextlib.closing(Client(state)) as client:
         counts = client.overview(limit=0).counts
-        attempts = client.num_attempts()
+    outages = folder / "outages.txt"
     return Report(
-        jobs, time.monotonic() - began, kills, drains, attempts, counts,
-        max(memory, default=0.0), growth, wrong,
-    )  # fmt: skip
+        jobs=jobs,
+        seconds=time.monotonic() - began,
+        kills=kills,
+        drains=drains,
+        outages=len(outages.read_text(encoding="utf-8").splitlines()) if outages.exists() else 0,
+        attempts=len(tried),
+        lost=len(lost),
+        lost_at_the_end=len(lost & checks.ran_to_their_end(ends).keys()),
+        states=counts,
+        most_memory_mb=most,
+        mb_per_1000_jobs=slope,
+        memory=samples,
+        wrong=wrong,
+    )
 
 
 def _identity(state: Path) -> str:
@@ -189,55 +237,54 @@ def _identity(state: Path) -> str:
         return store.read_meta(file)["identity"]
 
 
-def _is_open(state: Path) -> bool:
-    """Whether a job waits or runs: once all are over there is nothing left to disturb."""
-    with contextlib.closing(store.connect(state)) as file:
-        query = "SELECT 1 FROM jobs WHERE status IN (?, ?) LIMIT 1"
-        return file.execute(query, store.OPEN_STATUSES).fetchone() is not None
+def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
+    """The options; ends with status 2 where they make no sense."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    add = parser.add_argument
+    add("--jobs", type=int, default=5000, help="(default %(default)s)")
+    add("--seed", type=int, default=0, help="(default %(default)s)")
+    add(
+        "--kill-every",
+        type=float,
+        default=20.0,
+        metavar="SECONDS",
+        help="mean time between kills of the scheduler, and between drains (default %(default)s)",
+    )
+    add(
+        "--away-every",
+        type=float,
+        default=30.0,
+        metavar="SECONDS",
+        help="mean time between the outages of a machine (default %(default)s)",
+    )
+    add(
+        "--limit",
+        type=float,
+        default=3000.0,
+        metavar="SECONDS",
+        help="for all of it (default %(default)s)",
+    )
+    add("--out", type=Path, default=RESULT, help="where the report is kept")
+    options = parser.parse_args(arguments)
+    for name in ("jobs", "kill_every", "away_every", "limit"):
+        if not getattr(options, name) > 0:
+            parser.error(
+                f"--{name.replace('_', '-')} must be above 0, got {getattr(options, name)}"
+            )
+    if not options.out.absolute().parent.is_dir():
+        parser.error(f"--out: there is no folder {options.out.absolute().parent}; make it first")
+    return options
 
 
-def _mistakes(state: Path, ends: Path, right: dict[str, str]) -> list[str]:
-    wrong = []
-    text = ends.read_text(encoding="utf-8") if ends.exists() else ""
-    times = collections.Counter(text.splitlines())
-    with contextlib.closing(Client(state)) as client:
-        found = {one.job.name: one.status for one in client.overview().jobs}
-    if found.keys() != right.keys():
-        wrong.append(f"{len(right)} jobs went in, {len(found)} are there")
-    for name, status in found.items():
-        if status not in FINAL:
-            wrong.append(f"{name} is {status}")
-        elif status != right[name]:
-            wrong.append(f"{name} is {status} and should be {right[name]}")
-        if times[name] != (status == "done"):
-            wrong.append(f"{name} is {status} and ran to its end {times[name]} times")
-    return wrong[:20]
-
-
-def _left_behind(state: Path, identity: str) -> list[str]:
-    living = Exits(state / store.EXITS, identity).marked()
-    return [f"process {one.pid} of {one.job} is still there" for one in living]
-
-
-def _memory_mb(process: int) -> float:
-    with contextlib.suppress(OSError, IndexError, ValueError):
-        pages = Path(f"/proc/{process}/statm").read_text(encoding="ascii").split()[1]
-        return int(pages) * os.sysconf("SC_PAGE_SIZE") / 1e6
-    return 0.0
-
-
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     """The command; status 1 if something is wrong."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--jobs", type=int, default=5000)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--kill-every", type=float, default=20.0, help="mean seconds")
-    parser.add_argument("--limit", type=float, default=3000.0, help="seconds for all of it")
-    parser.add_argument("--out", type=Path, default=RESULT)
-    options = parser.parse_args()
+    options = parse(arguments)
     folder = Path(tempfile.mkdtemp(prefix="soak-"))
     try:
-        report = soak(folder, options.jobs, options.seed, options.kill_every, options.limit)
+        report = soak(
+            folder, options.jobs, options.seed, options.kill_every, options.limit,
+            away_every=options.away_every,
+        )  # fmt: skip
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     text = json.dumps(asdict(report) | {"seed": options.seed}, indent=2) + "\n"
