@@ -25,10 +25,12 @@ from hetsched.executor.ray_worker import Worker
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
-    from hetsched.executor.protocol import Machine
+    from hetsched.executor.exits import Exits
+    from hetsched.executor.protocol import Attempt, Machine
     from hetsched.executor.ray_cluster import Place
 
 LOOK_SECONDS = 1.0  # how often the cluster is searched for a place for a machine that is down
+SETTLE_SECONDS = 10.0  # for nodes to end what an earlier scheduler has left there
 
 
 class Bell:
@@ -87,7 +89,8 @@ class Crew:
         log_dir: the folder of outputs, which the nodes may share; it exists.
         own_devices: as for `Worker`; the machines are then all on the first node.
         bell: for all that actors say.
-        lost: told the name of a machine that has gone away, once nothing runs there any more.
+        lost: told the name of a machine that has gone away, when Ray is certain of it.
+        exits: where exit codes are kept, which the nodes may share; None: nowhere.
     """
 
     def __init__(
@@ -97,6 +100,7 @@ class Crew:
         own_devices: bool,
         bell: Bell,
         lost: Callable[[str], None],
+        exits: Exits | None = None,
     ) -> None:
         self._posts = {machine.name: _Post(machine) for machine in machines}
         self._log_dir = log_dir
@@ -104,8 +108,13 @@ class Crew:
         self._bell = bell
         self._lost = lost
         self._next_look = -math.inf
+        self._exits = exits
         self._mark = log_dir / f".hetsched-{uuid.uuid4().hex}"
-        self._mark.touch()
+        self._marks = [self._mark]
+        if exits is not None:
+            self._marks.append(exits.path(self._mark.name, 0))
+        for mark in self._marks:
+            mark.touch()
 
     def actor(self, name: str) -> Any:
         """A machine's actor; None: the machine is down."""
@@ -154,7 +163,21 @@ class Crew:
         """Dismiss all actors; their guards end what still runs."""
         for post in self._posts.values():
             self._dismiss(post)
-        self._mark.unlink(missing_ok=True)
+        for mark in self._marks:
+            mark.unlink(missing_ok=True)
+
+    def settle(self, attempt: Attempt) -> None:
+        """Have every node that is here end what is left of an earlier scheduler's attempt."""
+        import ray
+
+        actors = {
+            post.place.node: post.actor
+            for post in self._posts.values()
+            if post.up and post.place is not None
+        }
+        answers = [one.settle.remote(attempt.job, attempt.number) for one in actors.values()]
+        if answers:
+            ray.wait(answers, num_returns=len(answers), timeout=SETTLE_SECONDS)
 
     def _hire(self, post: _Post, place: Place) -> None:
         """Create a machine's actor; it is up when it has answered."""
@@ -178,6 +201,7 @@ class Crew:
                 self._mark.name,
                 os.getcwd(),
                 self._own_devices,
+                self._exits,
             )
         )
         post.actor = actor

@@ -15,21 +15,24 @@ import os
 import selectors
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hetsched.executor import ray_cluster
-from hetsched.executor.exits import file_name
 from hetsched.executor.protocol import Attempt, Machine, Occupancy, Outcome
 from hetsched.executor.ray_cluster import RayUnavailable
 from hetsched.executor.ray_crew import Bell, Crew
+from hetsched.executor.ray_ends import Ends, cancelled
 from hetsched.executor.ray_worker import Ended, to_fields
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
+    from hetsched.executor.exits import Exits
+
 OPEN_SECONDS = 120.0  # for the machines to answer; those that do not by then are down
+GUARD_SECONDS = 0.5  # for a guard to end what a dead actor has left, before it may run elsewhere
 CLOSE_SECONDS = 10.0  # after the grace: what does not end by then is killed with its actor
 
 
@@ -39,6 +42,7 @@ class _Flight:
     serial: int
     started: float
     stopped: bool = False
+    lost_at: float = math.inf  # when its end is to be reported, once its machine is away
 
 
 def open_ray(
@@ -48,11 +52,12 @@ def open_ray(
     grace: float = 10.0,
     wake: int | None = None,
     opened: float = 0.0,
+    exits: Exits | None = None,
 ) -> RayExecutor:
     """Connect to a Ray cluster, or start one on this computer, and open its machines.
 
     Args:
-        log_dir, grace, wake, opened: as for `RayExecutor`.
+        log_dir, grace, wake, opened, exits: as for `RayExecutor`.
         machines: None: all that the cluster has, one per GPU. On a cluster of our own they are
             taken literally, devices included; elsewhere by type.
         address: of a running cluster, such as ``auto`` or ``10.0.0.1:6379``; None: a new one on
@@ -73,6 +78,7 @@ def open_ray(
             opened,
             own_devices=address is None and ours and machines is not None,
             at_close=ray_cluster.disconnect if ours else lambda: None,
+            exits=exits,
         )
     except BaseException:
         if ours:
@@ -95,6 +101,8 @@ class RayExecutor:
         own_devices: the machines' devices are taken literally, all on the only node; False: Ray
             says which GPUs of a node a machine gets.
         at_close: called last of all when the executor is closed.
+        exits: keeps exit codes for the next executor (`adopt`), of nodes that have this folder too;
+            None: what an attempt came to is known to nobody once we are killed.
 
     Raises:
         ValueError: a negative grace, or two machines with one name.
@@ -111,6 +119,7 @@ class RayExecutor:
         opened: float = 0.0,
         own_devices: bool = False,
         at_close: Callable[[], None] = lambda: None,
+        exits: Exits | None = None,
     ) -> None:
         if not grace >= 0:
             raise ValueError(f"ray executor: grace is {grace}; it must be 0 or more seconds.")
@@ -124,8 +133,13 @@ class RayExecutor:
         self._flights: dict[str, _Flight] = {}
         self._serial = 0
         self._ended: list[Outcome] = []  # ended, not yet reported
+        self._ends = Ends(self._log_dir, exits)
+        self._adopts = exits is not None
+        self._reported: list[Outcome] = []  # by the last poll; their exit codes are still on disk
         self._bell = Bell()
-        self._crew = Crew(machines, self._log_dir, own_devices, self._bell, self._machine_lost)
+        self._crew = Crew(
+            machines, self._log_dir, own_devices, self._bell, self._machine_lost, exits
+        )
         self._selector = selectors.DefaultSelector()
         self._selector.register(self._bell.socket, selectors.EVENT_READ)
         if wake is not None:
@@ -160,7 +174,7 @@ class RayExecutor:
         started = self.now()
         if actor is None:
             self._occupancy.release(attempt.job)
-            self._ended.append(_lost(_Flight(attempt, 0, started), started, None))
+            self._ended.append(self._ends.lost(attempt, started, started))
             return started
         self._serial += 1
         flight = _Flight(attempt, self._serial, started)
@@ -169,20 +183,42 @@ class RayExecutor:
         self._bell.listen(answer, functools.partial(self._attempt_ended, flight))
         return started
 
+    def adopt(self, attempt: Attempt, started: float) -> bool:
+        """Learn what an attempt came to whose scheduler was killed.
+
+        What still runs of it is killed first. If it had ended by itself its exit code is on disk;
+        otherwise it has ended with its scheduler, which is as good as a preemption.
+
+        Args:
+            attempt: as it was started.
+            started: the time of that on this executor's clock.
+
+        Returns:
+            Whether `poll` will report it; False: there are no `exits`.
+        """
+        if not self._adopts:
+            return False
+        self._crew.settle(attempt)
+        self._ended.append(self._ends.orphaned(attempt, started, self.now()))
+        self._ended.sort(key=lambda one: one.ended)
+        return True
+
     def poll(self, until: float = math.inf) -> list[Outcome]:
-        """See `Executor.poll`."""
+        """See `Executor.poll`. What it has reported is forgotten by the next call."""
+        self._ends.forget(self._reported)
         while True:
             self._bell.take()
+            self._report_lost()
             look = self._crew.look()
-            before, self._down = self._down, self._crew.down()
+            before, self._down = self._down, self._away()
             idle = not self._flights and math.isinf(until)
             if self._ended or self._down != before or idle or self.now() >= until:
                 break
-            if self._sleep(min(until, self.now() + look)):
+            if self._sleep(min(until, self.now() + look, self._next_lost())):
                 self._bell.take()
                 break
-        ended, self._ended = self._ended, []
-        return ended
+        self._reported, self._ended = self._ended, []
+        return self._reported
 
     def preempt(self, job: str, grace: float | None = None) -> None:
         """See `Executor.preempt`."""
@@ -202,10 +238,12 @@ class RayExecutor:
         give_up = self.now() + self._grace + CLOSE_SECONDS
         while self._flights and self.now() < give_up:
             self._bell.take()
-            if self._flights and self._sleep(give_up):
+            self._report_lost()
+            if self._flights and self._sleep(min(give_up, self._next_lost())):
                 for job in list(self._flights):  # asked a second time: no more patience
                     self.stop(job, grace=0.0)
         self._crew.close()
+        self._ends.forget(self._reported)
         self._flights.clear()
         self._selector.close()
         self._bell.close()
@@ -233,10 +271,15 @@ class RayExecutor:
     def _end(self, how: str, job: str, grace: float | None) -> None:
         flight = self._flights.get(job)
         if flight is None:
+            if how == "stop":  # what was to be continued is not, if nobody has heard of it yet
+                self._ended = [
+                    cancelled(one) if one.attempt.job == job else one for one in self._ended
+                ]
             return
         flight.stopped = flight.stopped or how == "stop"
-        actor = self._crew.actor(flight.attempt.machine)  # there is one while something runs
-        actor.end.remote(flight.serial, how, self._grace if grace is None else grace)
+        actor = self._crew.actor(flight.attempt.machine)
+        if actor is not None and math.isinf(flight.lost_at):
+            actor.end.remote(flight.serial, how, self._grace if grace is None else grace)
 
     def _attempt_ended(self, flight: _Flight, answer: Future[Any]) -> None:
         from ray.exceptions import RayActorError
@@ -256,23 +299,36 @@ class RayExecutor:
             ended = Ended("failed", None, f"could not be started: {reason}", None, None)
         log = ended.log
         if ended.output is not None:
-            log = os.fspath(self._log_of(attempt))
+            log = os.fspath(self._ends.log_of(attempt))
             Path(log).write_bytes(ended.output)
         code, reason = ended.exit_code, ended.reason
         end = self.now()
         self._ended.append(Outcome(attempt, ended.status, flight.started, end, code, reason, log))
 
     def _machine_lost(self, name: str) -> None:
-        for job, flight in list(self._flights.items()):
+        for flight in self._flights.values():
             if flight.attempt.machine == name:
+                flight.lost_at = min(flight.lost_at, self.now() + GUARD_SECONDS)
+
+    def _away(self) -> frozenset[str]:
+        """The machines without an actor, and those whose last attempts are not reported yet."""
+        leaving = {
+            one.attempt.machine for one in self._flights.values() if math.isfinite(one.lost_at)
+        }
+        return self._crew.down() | leaving
+
+    def _next_lost(self) -> float:
+        return min((flight.lost_at for flight in self._flights.values()), default=math.inf)
+
+    def _report_lost(self) -> None:
+        """Attempts whose machine has been away for long enough to be certain that they ended."""
+        now = self.now()
+        for job, flight in list(self._flights.items()):
+            if flight.lost_at <= now:
                 del self._flights[job]
                 self._occupancy.release(job)
-                log = self._log_of(flight.attempt)
-                where = os.fspath(log) if log.exists() else None
-                self._ended.append(_lost(flight, self.now(), where))
-
-    def _log_of(self, attempt: Attempt) -> Path:
-        return self._log_dir / file_name(attempt.job, attempt.number, "log")
+                lost = self._ends.lost(flight.attempt, flight.started, now, flight.stopped)
+                self._ended.append(lost)
 
     def _sleep(self, until: float) -> bool:
         """Wait for an event, at most until the given time; True: woken from outside."""
@@ -281,11 +337,3 @@ class RayExecutor:
         if woken and self._wake is not None:
             os.read(self._wake, 4096)
         return woken
-
-
-def _lost(flight: _Flight, ended: float, log: str | None) -> Outcome:
-    reason = f"machine {flight.attempt.machine!r} went away"
-    lost = Outcome(flight.attempt, "lost", flight.started, ended, None, reason, log)
-    return (
-        replace(lost, status="cancelled", reason=f"stopped; {reason}") if flight.stopped else lost
-    )

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from hetsched.executor import ray_guard
+from hetsched.executor.exits import Exits
 from hetsched.executor.local import LocalExecutor
 from hetsched.executor.protocol import Attempt, Machine, Status
 
@@ -55,6 +56,25 @@ def to_fields(attempt: Attempt) -> dict[str, Any]:
     return {**values, "env": dict(attempt.env)}
 
 
+class _Noted(Exits):
+    """Exit notes as far as one attempt goes.
+
+    Other attempts of the queue on this node are other actors', and a note stays until the scheduler
+    has committed what it says.
+    """
+
+    def __init__(self, exits: Exits, attempt: Attempt) -> None:
+        super().__init__(exits.folder, exits.identity)
+        self._attempt = attempt
+
+    def kill(self, job: str | None = None, number: int = 0) -> int:
+        """See `Exits.kill`: of this attempt, whoever is meant."""
+        return super().kill(self._attempt.job, self._attempt.number)
+
+    def forget(self, job: str, number: int) -> None:
+        """Nothing: the scheduler forgets."""
+
+
 class Worker:
     """One machine on its node. Ray calls every method in a thread of its own.
 
@@ -64,12 +84,20 @@ class Worker:
         mark: name of a file in it; not found here: the computers share no such folder.
         workdir: where attempts run that name no folder, if it exists here.
         own_devices: the machine's devices are this computer's; False: those Ray gave.
+        exits: the scheduler's folder of exit codes, used if it is here too; None: it has none.
     """
 
     def __init__(
-        self, machine: Machine, log_dir: str, mark: str, workdir: str, own_devices: bool
+        self,
+        machine: Machine,
+        log_dir: str,
+        mark: str,
+        workdir: str,
+        own_devices: bool,
+        exits: Exits | None = None,
     ) -> None:
         self._shared = Path(log_dir, mark).exists()
+        self._exits = exits if exits is not None and exits.path(mark, 0).exists() else None
         self._log_dir = log_dir if self._shared else tempfile.mkdtemp(prefix="hetsched-logs-")
         self._workdir = workdir if Path(workdir).is_dir() else os.path.expanduser("~")
         self._machine = machine
@@ -109,7 +137,11 @@ class Worker:
         control = self._control(serial, waker)
         try:
             executor = LocalExecutor(
-                (self._of_units(units),), self._log_dir, grace=grace, wake=reader.fileno()
+                (self._of_units(units),),
+                self._log_dir,
+                grace=grace,
+                wake=reader.fileno(),
+                exits=None if self._exits is None else _Noted(self._exits, attempt),
             )
             with contextlib.closing(executor):
                 executor.start(attempt)
@@ -133,6 +165,11 @@ class Worker:
             if control.waker is not None:
                 with contextlib.suppress(OSError):  # it has just ended
                     control.waker.send(b"x")
+
+    def settle(self, job: str, number: int) -> None:
+        """Kill what is left on this node of an attempt of a scheduler that was killed."""
+        if self._exits is not None:
+            self._exits.kill(job, number)
 
     def _control(self, serial: int, waker: socket.socket | None = None) -> _Control:
         with self._lock:

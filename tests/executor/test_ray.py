@@ -12,13 +12,18 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+import tempfile
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from hetsched.executor.protocol import Attempt, Executor, Machine, Outcome
+from hetsched.agents.rules import make_rule
+from hetsched.executor.adapter import Silent, run_queue
+from hetsched.executor.protocol import Attempt, Executor, Machine
+from hetsched.executor.queue import Job, Mode, Queue
 from hetsched.executor.ray_cluster import RayUnavailable
 from hetsched.executor.ray_executor import RayExecutor, open_ray
 from hetsched.tests.executor.conformance import EVERYWHERE, GRACE, MACHINES, Check, Subject
@@ -33,36 +38,58 @@ from hetsched.tests.executor.conformance_processes import (
 ray = pytest.importorskip("ray", reason="Ray is not installed: pip install 'hetsched[ray]'")
 pytestmark = pytest.mark.slow  # a minute on an idle computer of two cores
 STORE = 80 * 2**20
-PATIENCE = 120.0  # seconds; a busy computer starts a worker in some of them
-
-
-def add_node(cluster: Any, **options: object) -> Any:
-    """A node; Ray gives it half a minute to start, which a busy computer may need twice."""
-    for last in (False, True):
-        try:
-            return cluster.add_node(**options, object_store_memory=STORE)
-        except Exception as error:
-            if last or "timed out during startup" not in str(error):
-                raise
-    raise AssertionError
+PATIENCE = 180.0  # seconds; a busy computer starts a worker in some of them
 
 
 def add_gpus(cluster: Any, kind: str, count: int) -> Any:
-    return add_node(cluster, num_cpus=1, num_gpus=count, resources={f"machine:{kind}": count})
+    resources = {f"machine:{kind}": count}
+    return cluster.add_node(
+        num_cpus=1, num_gpus=count, resources=resources, object_store_memory=STORE
+    )
+
+
+def processes_with(variable: str) -> list[int]:
+    """All living processes that were started with this in their environment."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        with contextlib.suppress(OSError):
+            if entry.name.isdigit() and variable.encode() in (entry / "environ").read_bytes():
+                found.append(int(entry.name))
+    return found
 
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Any]:
+    """Everything of Ray's is in a folder of its own, and neither that nor a process is left."""
+    from ray._private import services
     from ray.cluster_utils import Cluster
 
-    with pytest.MonkeyPatch.context() as patch:
+    get_node = services.get_node
+
+    def patient_get_node(*arguments: Any) -> Any:
+        """Ray gives a node 30 seconds to start, which is little on a busy computer."""
+        give_up = time.monotonic() + PATIENCE
+        while True:
+            try:
+                return get_node(*arguments)
+            except RuntimeError:
+                if time.monotonic() > give_up:
+                    raise
+
+    with (
+        tempfile.TemporaryDirectory(prefix="ray-", ignore_cleanup_errors=True) as folder,
+        pytest.MonkeyPatch.context() as patch,
+    ):
+        patch.setattr(services, "get_node", patient_get_node)
+        patch.setenv("RAY_TMPDIR", folder)
         patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
         patch.setenv("RAY_prestart_worker_first_driver", "0")  # processes that nobody would use
+        patch.setenv("RAY_agent_register_timeout_ms", str(int(1000 * PATIENCE)))
         made: Any = Cluster()
         # Each of these would be one more Python process to wait for.
         less = {"include_dashboard": False, "include_log_monitor": False, "no_monitor": True}
         try:
-            add_node(made, num_cpus=4, **less)
+            made.add_node(num_cpus=4, object_store_memory=STORE, **less)
             add_gpus(made, "v100", 2)
             made.a100 = add_gpus(made, "a100", 1)
             ray.init(address=made.address, log_to_driver=False, logging_level="ERROR")
@@ -70,56 +97,54 @@ def cluster() -> Iterator[Any]:
         finally:
             ray.shutdown()
             made.shutdown()
+            gone = wait_until(lambda: not processes_with(f"RAY_TMPDIR={folder}"), seconds=20.0)
+            for process in processes_with(f"RAY_TMPDIR={folder}"):
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(process, signal.SIGKILL)
+        assert gone
 
 
-def run_all(
-    executor: RayExecutor, jobs: dict[str, float], midway: dict[int, Any], seconds: float = 180.0
-) -> list[Outcome]:
-    """Run sleeping jobs wherever there is room; again, if their machine goes away.
+class Midway(Silent):
+    """Does something when a job whose name is at least so much has started on a machine."""
 
-    Args:
-        jobs: seconds that each takes.
-        midway: what to call when so many attempts have been started.
-    """
-    waiting, free = dict(jobs), {machine.name for machine in executor.machines}
-    numbers, started, ended = dict.fromkeys(jobs, 0), 0, []
-    give_up = executor.now() + seconds
-    while waiting or len(free) < len(executor.machines):
-        assert executor.now() < give_up, f"{waiting} still wait; down: {executor.down()}"
-        for machine in sorted(free - executor.down()):
-            if waiting:
-                job, length = waiting.popitem()
-                numbers[job] += 1
-                command = ("sleep", str(length))
-                executor.start(Attempt(job, machine, number=numbers[job], command=command))
-                free.discard(machine)
-                started += 1
-                if started in midway:
-                    midway[started]()
-        for outcome in executor.poll(executor.now() + 1.0):
-            free.add(outcome.attempt.machine)
-            if outcome.machine_failed:
-                waiting[outcome.attempt.job] = jobs[outcome.attempt.job]
-            ended.append(outcome)
-    return ended
+    def __init__(self, least: int, machine: str, action: Callable[[], None]) -> None:
+        self.least, self.machine, self.action = least, machine, action
+
+    def started(self, attempt: Attempt, at: float) -> None:
+        if int(attempt.job) >= self.least and attempt.machine == self.machine:
+            self.action()
 
 
 def test_a_node_goes_away_and_comes_back_and_nothing_is_lost(cluster: Any, tmp_path: Path) -> None:
-    executor = open_ray(tmp_path, grace=GRACE)
+    executor = open_ray(tmp_path / "logs", grace=GRACE)
     with contextlib.closing(executor):
         assert [machine.name for machine in executor.machines] == ["a100-0", "v100-0", "v100-1"]
         assert executor.down() == frozenset()
-        jobs = {f"job {number}": 0.4 for number in range(20)}
+        modes = (Mode("a100-0", 0.2), Mode("v100-0", 0.4), Mode("v100-1", 0.4))
+        ends = tmp_path / "ends"
+        stuck = '[ "$HETSCHED_MACHINE" != a100-0 ] || sleep 60; '  # until its node is removed
+        jobs = tuple(
+            Job(f"{at}", modes, f"{stuck * (at >= 6)}sleep 0.2; echo {at} >> {ends}")
+            for at in range(18)
+        )
         remove = functools.partial(cluster.remove_node, cluster.a100, allow_graceful=False)
-        ended = run_all(executor, jobs, {7: remove})  # the first of its round, on the a100
+        run = run_queue(
+            Queue(jobs, executor.machines),
+            make_rule("ect-wait"),
+            executor,
+            observer=Midway(6, "a100-0", remove),
+        )
         assert executor.down() == {"a100-0"}
 
-        lost = [one for one in ended if one.status == "lost"]
-        assert [one.attempt.machine for one in lost] == ["a100-0"]
-        assert lost[0].machine_failed
-        assert "went away" in lost[0].reason
-        done = [one.attempt.job for one in ended if one.status == "done"]
-        assert sorted(done) == sorted(jobs)  # every job once
+        names = sorted(job.name for job in jobs)
+        assert sorted(ends.read_text().split()) == names  # each has come to its end, and once
+        done = [one.attempt.job for one in run.outcomes if one.status == "done"]
+        assert sorted(done) == names
+        (lost,) = (one for one in run.outcomes if one.status != "done")
+        assert (lost.status, lost.attempt.machine) == ("lost", "a100-0")
+        assert lost.machine_failed
+        assert "went away" in lost.reason
+        assert run.last[lost.attempt.job].attempt.number == 2
 
         executor.start(Attempt("x", "a100-0", command=("true",)))  # a race that the caller lost
         assert [one.machine_failed for one in executor.poll()] == [True]
@@ -144,9 +169,10 @@ def test_an_actor_that_is_killed_takes_its_jobs_along_and_is_replaced(
         executor.start(Attempt("a", "cpu", command=command))
         actor, job = numbers_in(pids, 2)
         os.kill(actor, signal.SIGKILL)
+        assert executor.poll(executor.now() + PATIENCE) == []  # first that the machine is away
+        assert executor.down() == {"cpu"}
         (outcome,) = executor.poll(executor.now() + PATIENCE)
         assert (outcome.status, outcome.machine_failed) == ("lost", True)
-        assert executor.down() == {"cpu"}
         assert wait_until(lambda: not is_alive(job))
         give_up = executor.now() + PATIENCE
         while executor.down() and executor.now() < give_up:
@@ -201,25 +227,36 @@ def test_a_machine_that_the_cluster_has_not_is_down(cluster: Any, tmp_path: Path
         assert executor.down() == {"big"}
 
 
-def test_dispatch_runs_a_queue_on_the_gpus_of_a_cluster(cluster: Any, tmp_path: Path) -> None:
-    jobs = [f"{{name: job {n}, command: sleep 0.2, durations: {{v100: 1}}}}" for n in range(5)]
-    queue = tmp_path / "queue.yaml"
-    lines = "\n".join(f"  - {job}" for job in jobs)
-    queue.write_text(f"machines: [{{name: ignored}}]\njobs:\n{lines}\n")
-    arguments = ("--executor", "ray", "--ray-address", cluster.address, "--policy", "ect-wait")
-    done = subprocess.run(
-        (sys.executable, "dispatch.py", queue, *arguments, "--state", tmp_path / "s", "--json=-"),
-        cwd=Path(__file__).parents[2],
-        capture_output=True,
-        text=True,
-        check=False,
+def test_a_queue_survives_kill_9_of_its_scheduler_and_no_job_ends_twice(
+    cluster: Any, tmp_path: Path
+) -> None:
+    state, ends, queue = tmp_path / "state", tmp_path / "ends", tmp_path / "queue.yaml"
+    ends.touch()
+    jobs = [
+        f"{{name: job {n}, command: sleep 0.7; echo {n} >> {ends}, durations: {{v100: 1}}}}"
+        for n in range(7)
+    ]
+    queue.write_text("machines: [{name: ignored}]\njobs:\n" + "\n".join(f"  - {j}" for j in jobs))
+    where = ("--executor", "ray", "--ray-address", cluster.address, "--policy", "ect-wait")
+    command = (sys.executable, "dispatch.py", "run", queue, *where, "--state", state, "--json=-")
+    root = Path(__file__).parents[2]
+    killed = subprocess.Popen(
+        command, cwd=root, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     )
+    try:
+        assert wait_until(lambda: len(ends.read_text().split()) >= 2, PATIENCE)
+    finally:
+        killed.kill()
+        killed.wait()
+    assert len(ends.read_text().split()) < 7  # the others run or wait
+    done = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     report = json.loads(done.stdout)
     assert report["executor"] == "ray"
-    used = {job["machine"] for job in report["jobs"]}
-    assert used <= {"v100-0", "v100-1"}
-    assert [job["status"] for job in report["jobs"]] == ["done"] * 5
+    assert {job["machine"] for job in report["jobs"]} <= {"v100-0", "v100-1"}
+    assert [job["status"] for job in report["jobs"]] == ["done"] * 7
+    assert sorted(ends.read_text().split()) == [str(n) for n in range(7)]
+    assert list((state / "exits").iterdir()) == []
 
 
 @pytest.mark.parametrize("check", OPENING, ids=lambda check: check.__name__)

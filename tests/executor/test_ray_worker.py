@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from hetsched.executor import ray_guard
+from hetsched.executor.exits import Exits
 from hetsched.executor.protocol import Attempt, Machine
 from hetsched.executor.ray_worker import LOG_BYTES, Worker, given_devices, to_fields
 from hetsched.tests.executor.conformance_processes import is_alive, numbers_in, wait_until
@@ -84,6 +85,56 @@ def test_attempts_are_told_apart(worker: Worker) -> None:
         assert first.result(10).status == "cancelled"
         assert second.result(10).status == "done"
     worker.end(2, "stop", 0.0)  # has ended: no error
+
+
+def noting(folder: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Worker, Exits]:
+    """A worker, and the folder of exit codes that it shares with its scheduler."""
+    make(folder, monkeypatch, "mark")
+    exits = Exits(folder / "exits", "this queue")
+    exits.path("mark", 0).touch()
+    machine = Machine("m", capacity=2)
+    return Worker(machine, os.fspath(folder), "mark", os.fspath(folder), True, exits), exits
+
+
+def test_an_exit_code_stays_on_disk_until_the_scheduler_has_committed_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    worker, exits = noting(tmp_path, monkeypatch)
+    for number, command, code in ((1, "exit 3", 3), (2, "true", 0)):
+        ended = worker.run(number, fields_of(command, number=number), (0,), 1.0)
+        assert ended.exit_code == code
+        noted = exits.read("job", number)
+        assert noted is not None
+        assert noted[0] == code
+
+
+def test_exit_codes_are_not_written_where_nobody_reads_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make(tmp_path, monkeypatch, "mark")
+    exits = Exits(tmp_path / "exits", "this queue")  # without the mark
+    folder = os.fspath(tmp_path)
+    worker = Worker(Machine("m", capacity=2), folder, "mark", folder, True, exits)
+    assert worker.run(1, fields_of("true"), (0,), 1.0).status == "done"
+    assert list((tmp_path / "exits").iterdir()) == []
+
+
+def test_an_attempt_of_a_scheduler_that_was_killed_is_ended_and_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old, _ = noting(tmp_path, monkeypatch)
+    new, _ = noting(tmp_path, monkeypatch)
+    ready = tmp_path / "ready"
+    with ThreadPoolExecutor() as pool:
+        command = f"echo 1 >> {ready}; sleep 30"
+        first = pool.submit(old.run, 1, fields_of(command, number=1), (0,), 5.0)
+        second = pool.submit(old.run, 2, fields_of(command, number=2), (1,), 5.0)
+        numbers_in(ready, 2)
+        new.settle("job", 1)
+        assert first.result(10).exit_code == -signal.SIGKILL
+        assert not second.done()
+        new.settle("job", 2)
+        assert second.result(10).exit_code == -signal.SIGKILL
 
 
 def test_units_are_devices_or_shares_of_one(
