@@ -117,7 +117,7 @@ def picture(snapshot: Snapshot, height: int, stops: int = 0) -> RenderableType:
     rows = _machine_rows(snapshot, running)
     shown = _cut(rows, max(3, room // 2 if waiting or snapshot.failures else room))
     machines = Table(box=None, pad_edge=False, header_style="dim", expand=True)
-    for title, ratio in (("machine", 2), ("runs", 4), ("", 2), ("", 2), ("ends", 2)):
+    for title, ratio in (("machine", 2), ("runs", 4), ("", 2), ("", 3), ("ends", 2)):
         machines.add_column(title, ratio=ratio, no_wrap=True, overflow="ellipsis")
     for row in shown:
         machines.add_row(*row)
@@ -193,13 +193,22 @@ def _progress(job: JobStatus, began: float, snapshot: Snapshot) -> tuple[Rendera
     again = f" (attempt {job.attempts})" if job.attempts > 1 else ""
     asked = f" ({job.asked})" if job.asked else ""
     name = Text(job.job.name + again + asked)
+    late = job.expected is not None and ran > job.expected
+    style = "yellow" if late else ""
+    times = (
+        duration(ran) if job.expected is None else f"{duration(ran)} of {duration(job.expected)}"
+    )
+    bar: RenderableType = Text("")
+    if job.progress is not None:  # what it says itself, rather than what was expected
+        times = f"{job.progress:.0%}, {times}"
+        bar = ProgressBar(total=1.0, completed=job.progress, width=BAR)
+    elif job.expected is not None:
+        bar = ProgressBar(total=job.expected, completed=min(ran, job.expected), width=BAR)
     if job.expected is None:
-        return name, Text(""), Text(duration(ran)), Text("-")
-    late = ran > job.expected
-    times = Text(f"{duration(ran)} of {duration(job.expected)}", style="yellow" if late else "")
-    bar = ProgressBar(total=job.expected, completed=min(ran, job.expected), width=BAR)
-    ends = "late" if late else clock_time(began + started + job.expected).removeprefix("at ")
-    return name, bar, times, Text(ends, style="yellow" if late else "")
+        ends = "-"
+    else:
+        ends = clock_time(began + started + job.expected).removeprefix("at ")
+    return name, bar, Text(times, style=style), Text("late" if late else ends, style=style)
 
 
 def _cut(rows: list[tuple[RenderableType, ...]], most: int) -> list[tuple[RenderableType, ...]]:

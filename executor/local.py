@@ -20,7 +20,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hetsched.executor import processes
+from hetsched.executor import processes, progress
 from hetsched.executor.exits import file_name
 from hetsched.executor.local_attempt import Running, found_outcome
 from hetsched.executor.protocol import Attempt, Machine, Occupancy, Outcome, Status
@@ -217,6 +217,10 @@ class LocalExecutor:
         env["HETSCHED_JOB"] = attempt.job
         env["HETSCHED_ATTEMPT"] = str(attempt.number)
         env["HETSCHED_MACHINE"] = attempt.machine
+        if progress.VARIABLE not in attempt.env:  # profiling has a file of its own
+            report = log.with_suffix(f".{progress.SUFFIX}")
+            report.unlink(missing_ok=True)
+            env[progress.VARIABLE] = os.fspath(report)
         command: tuple[str, ...] | str = attempt.command
         if self._exits is not None:
             command = ("/bin/sh", "-c", command) if isinstance(command, str) else command

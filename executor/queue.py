@@ -55,6 +55,7 @@ class Job:
         env: variables for its processes.
         workdir: directory to run in.
         model: what jobs that are equally fast everywhere share; empty: the job is one of a kind.
+        steps: all of its work, in the steps of which it reports its progress; 0: not known.
 
     Raises:
         QueueError: naming the job and the key.
@@ -76,6 +77,7 @@ class Job:
     env: Mapping[str, str] = field(default_factory=dict)
     workdir: str | None = None
     model: str = ""
+    steps: float = 0.0
 
     def __post_init__(self) -> None:
         if not self.name or not self.name.isprintable() or len(self.name) > 80:
@@ -106,6 +108,8 @@ class Job:
             self._refuse("memory", f"is {self.memory:g}; it must be above 0 bytes")
         if not (self.gpu_memory >= 0 and math.isfinite(self.gpu_memory)):
             self._refuse("gpu_memory", f"is {self.gpu_memory:g}; it must be a number of bytes")
+        if not (self.steps >= 0 and math.isfinite(self.steps)):
+            self._refuse("steps", f"is {self.steps:g}; it must be a number from 0")
         for variable in MACHINE_VARIABLES:
             if variable in self.env:
                 self._refuse("env", f"sets {variable}, which belongs to the machine; remove it")

@@ -234,6 +234,7 @@ def _job(
         env={**_env(defaults.get("env", {}), "defaults"), **own_env},
         workdir=None if workdir is None else str((folder / str(workdir)).absolute()),
         model=str(entry.get("model", "")),
+        steps=_steps(entry, who) or 0.0,
     )
 
 
@@ -322,15 +323,28 @@ def _modes(
 def _rows_and_steps(
     entry: Mapping[str, Any], who: str, speeds: Speeds
 ) -> tuple[list[Speed], float]:
-    """The measured speeds of the job's model and its work; no rows without a model."""
+    """The measured speeds of the job's model and its work; no rows where durations say it all."""
+    steps = _steps(entry, who)
+    has_durations = bool(entry.get("durations"))
     if "model" not in entry:
-        if "steps" in entry:
+        if steps is not None and not has_durations:
             raise QueueError(f"{who}: steps without a model say nothing; add model.")
         return [], 0.0
+    if steps is None:
+        if has_durations:
+            return [], 0.0
+        raise QueueError(f"{who}: steps is missing; give the model's steps, or durations.")
     model = str(entry["model"])
-    steps = as_number(entry.get("steps"), who, "steps")
-    if not (steps > 0 and math.isfinite(steps)):
-        raise QueueError(f"{who}: steps is {steps:g}; give a number above 0.")
     if model not in speeds:
         raise QueueError(f"{who}: model {model!r} is not in the speeds table; add its rows.")
     return speeds[model], steps
+
+
+def _steps(entry: Mapping[str, Any], who: str) -> float | None:
+    """The work of a job, if it is said."""
+    if "steps" not in entry:
+        return None
+    steps = as_number(entry["steps"], who, "steps")
+    if not (steps > 0 and math.isfinite(steps)):
+        raise QueueError(f"{who}: steps is {steps:g}; give a number above 0.")
+    return steps

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from hetsched.executor import store
 from hetsched.executor.exits import file_name
+from hetsched.executor.progress import SUFFIX, read_share
 from hetsched.executor.queue import QueueError, check_jobs
 from hetsched.executor.records import job_from_json
 from hetsched.executor.waiting import KEPT_BY_POLICY, Held, why_waiting
@@ -36,6 +37,7 @@ class JobStatus:
         status: waiting, running, or one of FINAL; reason: for it, or of the last failure.
         machine, started, ended: of the latest attempt; None: there was none, or not yet.
         expected: seconds the running attempt should take.
+        progress: the share of its work that a running one says it has done; None: it does not say.
         attempts: how many there were; log: path of the latest output.
     """
 
@@ -50,6 +52,7 @@ class JobStatus:
     ended: float | None = None
     expected: float | None = None
     log: str | None = None
+    progress: float | None = None
 
 
 @dataclass(frozen=True)
@@ -197,8 +200,10 @@ class Client:
             which = "has not run yet" if attempt is None else f"has no attempt {attempt}"
             raise QueueError(f"job {name!r} {which}; see status.")
         number, log = row
-        folder = Path(store.read_meta(self._file).get("logs", self.folder / store.LOGS))
-        return Path(log) if log else folder / file_name(name, number, "log")
+        return Path(log) if log else self._logs() / file_name(name, number, "log")
+
+    def _logs(self) -> Path:
+        return Path(store.read_meta(self._file).get("logs", self.folder / store.LOGS))
 
     def _statuses(self, names: Iterable[str]) -> dict[str, str]:
         found = {}
@@ -300,12 +305,17 @@ class Client:
         now: float,
         began: float,
     ) -> Iterable[JobStatus]:
-        """With the reason why those wait that wait."""
+        """With the progress of those that run and the reason why the others wait."""
         held = [Held(one.job.name, str(one.machine), one.demand, _end(one, now)) for one in running]
         closed = {one.machine.name: one.closed for one in machines if one.closed}
         first = self._first()
         alive = store.is_locked(self.folder)
+        logs = self._logs()
         for one in jobs:
+            if one.status == "running":
+                path = logs / file_name(one.job.name, one.attempts, SUFFIX)
+                yield replace(one, progress=read_share(path, one.job.steps))
+                continue
             if one.status != "waiting":
                 yield one
                 continue

@@ -105,6 +105,7 @@ def _job_row(one: JobStatus, began: float) -> tuple[str, ...]:
     if one.status == "running" and one.started is not None and one.expected is not None:
         ends = f"~{at(one.started + one.expected)}"
     status = one.status + (f" ({one.asked})" if one.asked and one.status == "running" else "")
+    status += "" if one.progress is None else f" {one.progress:.0%}"
     name = escape(one.job.name) + (f" (priority {one.job.priority})" if one.job.priority else "")
     waits = one.status == "waiting"
     return (

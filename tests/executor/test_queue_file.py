@@ -96,6 +96,16 @@ jobs:
     assert queue.jobs[0].modes == (Mode("big", 8.0), Mode("node", 1.0), Mode("node", 0.25, 4))
 
 
+def test_durations_alone_suffice_where_model_and_steps_are_for_other_things(
+    tmp_path: Path,
+) -> None:
+    durations = "durations: {cpu: 5}"
+    (shares,) = one_job(tmp_path, f"{{name: a, command: x, model: mine, {durations}}}").jobs
+    assert (shares.model, shares.modes) == ("mine", (Mode("cpu", 5.0),))  # estimates are shared
+    (counts,) = one_job(tmp_path, f"{{name: a, command: x, steps: 200, {durations}}}").jobs
+    assert (counts.steps, counts.modes) == (200.0, (Mode("cpu", 5.0),))  # progress is out of 200
+
+
 def test_a_model_runs_on_as_many_units_as_were_asked_for_or_measured(tmp_path: Path) -> None:
     head = MACHINES + "speeds: speeds.csv\n"
     model = "command: x, model: resnet, steps: 100"
@@ -165,7 +175,10 @@ OK = "command: x, durations: {cpu: 1}"
         ("{name: a, command: x, durations: {cpu: soon}}", "durations on 'cpu' is 'soon'; give sec"),
         ("{name: a, command: x, durations: {cpu: 0}}", "job 'a': durations on 'cpu' is 0.0; give"),
         ("{name: a, command: x, model: resnet, steps: 1}", "model 'resnet' is not in the speeds"),
-        ("{name: a, command: x, model: resnet}", "job 'a': steps is None; give a number"),
+        (
+            "{name: a, command: x, model: resnet}",
+            "job 'a': steps is missing; give the model's steps",
+        ),
         (f"{{name: a, {OK}, weight: -1}}", "job 'a': weight is -1.0; it must be a number from 0"),
         (f"{{name: a, {OK}, weight: heavy}}", "job 'a': weight is 'heavy'; give a number"),
         (f"{{name: a, {OK}, due: noon}}", "job 'a': due is 'noon'; give seconds, or text like"),
@@ -182,7 +195,8 @@ OK = "command: x, durations: {cpu: 1}"
         (f"{{name: a, {OK}, gpus: 1, demand: 1}}", "job 'a': gpus and demand exclude each other"),
         (f"{{name: a, {OK}, demand: 3}}", "job 'a': needs more units of one machine than the 2"),
         (f"{{name: a, {OK}, demand: 0}}", "job 'a': demand is 0; it must be at least 1"),
-        (f"{{name: a, {OK}, steps: 3}}", "job 'a': steps without a model say nothing"),
+        ("{name: a, command: x, steps: 3}", "job 'a': steps without a model say nothing"),
+        (f"{{name: a, {OK}, steps: 0}}", "job 'a': steps is 0; give a number above 0"),
         (f"{{name: {'a' * 81}, {OK}}}", "name must be 1 to 80 printable characters"),
     ],
 )
