@@ -91,13 +91,13 @@ def resume_queue(
         stops=stops,
         stay=stay,
     )
-    _recall(scheduler, ledger.load())
+    _recall(scheduler, ledger.load(), ledger.learn_after)
     ledger.commit()
     scheduler.run()
     return _tell(ledger, policy, scheduler)
 
 
-def _recall(scheduler: Scheduler, remembered: list[Remembered]) -> None:
+def _recall(scheduler: Scheduler, remembered: list[Remembered], learn_after: float) -> None:
     """Bring the scheduler to where the last one was."""
     backlog = scheduler.backlog
     backlog.add(one.job for one in remembered)
@@ -105,10 +105,11 @@ def _recall(scheduler: Scheduler, remembered: list[Remembered]) -> None:
         name = one.job.name
         if one.status not in ("waiting", "running"):
             backlog.over(name, one.status == "done")
-        if scheduler.estimates is not None:
-            for outcome in one.outcomes:
-                scheduler.estimates.observe(one.job, outcome)
     if scheduler.estimates is not None:
+        runs = [(outcome, one.job) for one in remembered for outcome in one.outcomes]
+        for outcome, job in sorted(runs, key=lambda run: run[0].ended):  # the latest count
+            if outcome.ended > learn_after:
+                scheduler.estimates.observe(job, outcome)
         backlog.correct(scheduler.estimates.factor)
     for one in remembered:
         if one.status in ("waiting", "running"):

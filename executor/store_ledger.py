@@ -108,6 +108,11 @@ class StoreLedger:
         ).fetchone()
         return max(time.time() - self.began, latest or 0.0, 0.0)
 
+    @property
+    def learn_after(self) -> float:
+        """Runs that ended up to then say nothing of the queue's durations, which are newer."""
+        return float(self._meta.get("learn_after", "-inf"))
+
     def drained(self) -> dict[str, tuple[str, float]]:
         """Machines without work: reason and until when."""
         rows = self._file.execute("SELECT name, drained, until FROM machines WHERE drained != ''")

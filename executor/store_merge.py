@@ -13,18 +13,26 @@ from hetsched.executor.queue import QueueError
 
 if TYPE_CHECKING:
     from hetsched.executor.protocol import Machine
-    from hetsched.executor.queue import Queue
+    from hetsched.executor.queue import Job, Queue
     from hetsched.executor.store_ledger import Remembered, StoreLedger
 
 
 @dataclass(frozen=True)
 class Merged:
-    """What became of it: jobs that are new, jobs that stay as the state has them though the file
-    says something else, and jobs that have no machine any more."""
+    """What became of it.
+
+    Attributes:
+        added: jobs that are new.
+        kept: jobs that stay as the state has them though the file says something else.
+        stranded: jobs that have no machine any more.
+        forgot: the file gives other durations for the same work, so that what was learned of the
+            old ones is not true of them, and is not used any more.
+    """
 
     added: int
     kept: tuple[str, ...]
     stranded: tuple[str, ...]
+    forgot: bool = False
 
 
 def merge(ledger: StoreLedger, queue: Queue) -> Merged:
@@ -36,7 +44,7 @@ def merge(ledger: StoreLedger, queue: Queue) -> Merged:
     remembered = ledger.load()
     _refuse_lost_machines(ledger, queue.machines, remembered)
     known = {one.job.name: one for one in remembered}
-    added, kept, replaced = [], [], set()
+    added, kept, replaced, estimated_anew = [], [], set(), False
     for job in queue.jobs:
         one = known.get(job.name)
         if one is None:
@@ -45,6 +53,7 @@ def merge(ledger: StoreLedger, queue: Queue) -> Merged:
             if one.status == "waiting" and not one.outcomes:
                 ledger.changed(job)
                 replaced.add(job.name)
+                estimated_anew |= _has_other_durations(job, one.job)
             else:
                 kept.append(job.name)
     names = {machine.name for machine in queue.machines}
@@ -63,11 +72,23 @@ def merge(ledger: StoreLedger, queue: Queue) -> Merged:
                 f"job {one.job.name!r} has been tried on machines that are not listed any more; "
                 "list them again, or begin anew with --fresh."
             )
+    latest = max((end.ended for one in remembered for end in one.outcomes), default=None)
+    forgot = estimated_anew and latest is not None
+    if forgot:
+        ledger.set(learn_after=repr(latest))
     ledger.set(objective=queue.objective, grace=repr(queue.grace))
     ledger.replace_machines(queue.machines)
     ledger.commit()
     ledger.add(tuple(added))
-    return Merged(len(added), tuple(kept), tuple(stranded))
+    return Merged(len(added), tuple(kept), tuple(stranded), forgot)
+
+
+def _has_other_durations(job: Job, before: Job) -> bool:
+    """Whether the same work is said to take another time somewhere."""
+    said = {(mode.machine, mode.demand): mode.seconds for mode in before.modes}
+    return job.steps == before.steps and any(
+        said.get((mode.machine, mode.demand), mode.seconds) != mode.seconds for mode in job.modes
+    )
 
 
 def _refuse_lost_machines(

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 DEFAULT_POLICY = "gpu-cluster"
 DEFAULT_FALLBACK = "ect-wait"
 SOME_JOB_FAILED = 1
+RUNS = "runs.csv"  # in the state: what its completed runs teach, for `profile --learn`
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -193,6 +194,7 @@ def _go_on(
             err.print(f"State of the queue: {ledger.folder}", markup=False)
         # On a Ray cluster the GPUs may be other computers'.
         gpus = GpuWatch(ledger.machines if options.executor == "local" else ())
+        estimates = None if options.no_learning else Estimates(ledger.machines)
         with (
             contextlib.closing(executor),
             contextlib.closing(gpus),
@@ -202,13 +204,15 @@ def _go_on(
                 ledger,
                 guard,
                 executor,
-                estimates=None if options.no_learning else Estimates(ledger.machines),
+                estimates=estimates,
                 gpus=gpus,
                 probation=options.probation,
                 stops=lambda: signals.count,
                 observer=observer,
                 stay=options.stay,
             )
+        if estimates is not None and estimates.runs:
+            estimates.save(ledger.folder / RUNS)
         if not done.interrupted:
             ledger.set(ended=repr(done.ended))
         return done, signals.last
@@ -287,6 +291,12 @@ def _merge(ledger: StoreLedger, queue: Queue, quiet: bool) -> None:
         print(
             f"{len(merged.kept)} jobs differ in the file from what has run already, "
             f"{merged.kept[0]!r} first; they stay as they are (--fresh begins anew).",
+            file=sys.stderr,
+        )
+    if merged.forgot:
+        print(
+            "The file gives new durations for jobs that have not run: they are believed, and what "
+            "was learned from completed runs so far is not used any more.",
             file=sys.stderr,
         )
     for name in merged.stranded:
