@@ -92,6 +92,9 @@ class PPOConfig:
         gae_lambda: of generalised advantage estimation; gamma is 1, as rewards add up to the cost.
         max_grad_norm: gradient clipping.
         target_kl: an epoch stops beyond 1.5 times this divergence.
+        outlook_moves: annealing effort per job behind every reward (plans only): a decision is paid
+            for what it does to the best cost that annealing sees from there; 0: for what it does
+            to a lower bound.
     """
 
     n_steps: int = 40
@@ -104,9 +107,11 @@ class PPOConfig:
     gae_lambda: float = 0.98
     max_grad_norm: float = 0.5
     target_kl: float = 0.03
+    outlook_moves: int = 0
 
     def __post_init__(self) -> None:
         check_whole(self, 1, "n_steps", "n_epochs")
+        check_whole(self, 0, "outlook_moves")
         check_whole(self, 2, "batch_size")  # one advantage alone cannot be normalised
         check_positive(self, "learning_rate", "clip_range", "max_grad_norm", "target_kl")
         check_range(self, 0, float("inf"), "ent_coef", "vf_coef")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,6 +11,7 @@ import torch
 from torch import Tensor
 
 from hetsched.agents.ppo import make_ppo, network_of, on_rollout_start
+from hetsched.agents.teachers import annealing_teacher
 from hetsched.agents.unit_cost import rule_cost
 from hetsched.envs.observation import Extent
 from hetsched.envs.problem import Problem
@@ -30,6 +32,7 @@ class Reinforcement:
         network: its weights are copied; ``self.network`` is the one that learns.
         scenario, sizes: what to draw; sizes in turn.
         config: of the run.
+        resumed: the network comes from this stage, not from the one before it.
     """
 
     def __init__(
@@ -38,8 +41,17 @@ class Reinforcement:
         scenario: Scenario,
         sizes: Sequence[tuple[int, int]],
         config: TrainConfig,
+        resumed: bool = False,
     ) -> None:
         self.config = config
+        outlook = None
+        if config.ppo.outlook_moves:
+            outlook = partial(
+                annealing_teacher,
+                objective=scenario.objective,
+                moves_per_job=config.ppo.outlook_moves,
+                seed=config.seed,
+            )
         self.environment = VectorEnvironment(
             scenario,
             config.groups,
@@ -47,6 +59,7 @@ class Reinforcement:
             config.seed,
             sizes,
             reference=rule_cost(scenario),
+            outlook=outlook,
         )
         extent = widest(scenario, sizes)
         self.model = make_ppo(
@@ -54,6 +67,8 @@ class Reinforcement:
         )
         self.network = network_of(self.model)
         self.network.load_state_dict(network.state_dict())
+        if outlook is not None and not resumed:
+            self.network.forget_value()
         self._random: Tensor | None = None  # of torch, where a saved stage goes on
 
     @property

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Protocol
 
@@ -15,6 +15,8 @@ from hetsched.agents.annealing_graph import anneal_plan, can_anneal_graph
 from hetsched.agents.policy import Policy, act
 from hetsched.agents.remaining import remaining
 from hetsched.agents.rules import make_rule
+from hetsched.envs.schedule import Schedule
+from hetsched.envs.simulator import State
 
 if TYPE_CHECKING:
     from hetsched.agents.configs import ImitationConfig
@@ -22,11 +24,10 @@ if TYPE_CHECKING:
     from hetsched.envs.objective import Objective
     from hetsched.envs.problem import Problem
     from hetsched.envs.scenarios import Scenario
-    from hetsched.envs.schedule import Schedule
-    from hetsched.envs.simulator import State
 
 INF = float("inf")
-Indices = npt.NDArray[np.int64]
+FOLLOWED = ("starts", "slots", "machines", "costs")
+Indices, Times = npt.NDArray[np.int64], npt.NDArray[np.float64]
 
 
 class Teacher(Protocol):
@@ -60,10 +61,15 @@ class ScheduleTeacher:
 
     A schedule does not say in which order its decisions are to be taken: in a plan on machines of
     capacity 1, any order that respects the sequence of each machine rebuilds it.  Where somebody
-    leaves the schedule, what remains is solved anew from there.
+    leaves the schedule, what remains is solved anew from there.  Rows of one instance that have
+    decided the same are solved once.
+
+    Attributes:
+        costs: (B,) float64, of the schedule that each row is following, decisions included.
 
     Args:
         problem: a batch of plans.
+        objective: gives the costs.
         solve: a good schedule of an instance; called from several threads.
         workers: threads.
 
@@ -72,37 +78,81 @@ class ScheduleTeacher:
     """
 
     def __init__(
-        self, problem: Problem, solve: Callable[[Instance], Schedule], workers: int = 2
+        self,
+        problem: Problem,
+        objective: Objective,
+        solve: Callable[[Instance], Schedule],
+        workers: int = 2,
     ) -> None:
-        self.problem, self.solve, self.workers = problem, solve, workers
+        self.problem, self.objective, self.solve, self.workers = problem, objective, solve, workers
         shape, device = problem.job_mask.shape, problem.device
         self.starts = torch.full(shape, INF, dtype=torch.float64, device=device)
         self.slots = torch.zeros(shape, dtype=torch.int64, device=device)
         self.machines = torch.zeros_like(self.slots)
-        self._learn(
-            (row, instance, np.arange(instance.num_jobs), np.arange(instance.num_modes))
-            for row, instance in enumerate(problem.instances)
-        )
-
-    def _learn(self, parts: Iterable[tuple[int, Instance, Indices, Indices]]) -> None:
-        """Solve (row, instance, its jobs in the row, its modes in the row's instance)."""
-        parts, problem = list(parts), self.problem
-        with ThreadPoolExecutor(self.workers) as pool:  # compiled loops let go of the interpreter
-            schedules = list(pool.map(self.solve, (part[1] for part in parts)))
-        for (row, _, rows, kept), schedule in zip(parts, schedules, strict=True):
-            jobs = torch.from_numpy(rows).to(problem.device)
-            modes = torch.from_numpy(kept[schedule.modes]).to(problem.device)
-            here = problem.mode_index[row, jobs] == modes[:, None]  # (n, K)
-            if not bool(here.any(1).all()):
-                raise ValueError(f"schedules[{row}] uses a mode that the problem does not have")
-            slots = here.int().argmax(1)
-            self.starts[row, jobs] = torch.from_numpy(schedule.starts.copy()).to(problem.device)
-            self.slots[row, jobs] = slots
-            self.machines[row, jobs] = problem.mode_machines[row, jobs, slots]
+        self.costs = torch.zeros(problem.batch_size, dtype=torch.float64, device=device)
+        self._solve(State(problem, objective, "plan"), range(problem.batch_size))
 
     def follow(self, state: State, wrong: Tensor) -> None:
-        rows = (wrong & ~state.done).nonzero().flatten().tolist()
-        self._learn((row, *remaining(state, row)) for row in rows)
+        self._solve(state, (wrong & ~state.done).nonzero().flatten().tolist())
+
+    def _solve(self, state: State, rows: Sequence[int]) -> None:
+        """Solve what remains of these rows."""
+        same: dict[tuple[int, bytes], list[int]] = {}
+        chosen, starts = state.chosen.cpu().numpy(), state.starts.cpu().numpy()
+        for row in rows:
+            decided = chosen[row].tobytes() + starts[row].tobytes()
+            key = id(state.problem.instances[row]), decided
+            same.setdefault(key, []).append(row)
+        parts = [_left(state, group[0]) for group in same.values()]
+        with ThreadPoolExecutor(self.workers) as pool:  # compiled loops let go of the interpreter
+            found = list(pool.map(self.solve, (part for part, _, _ in parts)))
+        for group, (_, jobs, modes), one in zip(same.values(), parts, found, strict=True):
+            self._learn(state, group, jobs, modes[one.modes], one.starts)
+
+    def _learn(
+        self, state: State, group: list[int], jobs: Indices, modes: Indices, starts: Times
+    ) -> None:
+        """These jobs are to run in these modes, from then on, in rows that are all alike."""
+        problem, first = self.problem, group[0]
+        rows = torch.tensor(group, device=problem.device)[:, None]  # (R, 1)
+        where = torch.from_numpy(jobs).to(problem.device)  # (n,)
+        wanted = torch.from_numpy(modes).to(problem.device)
+        here = problem.mode_index[first, where] == wanted[:, None]  # (n, K)
+        if not bool(here.any(1).all()):
+            raise ValueError(f"schedules[{first}] uses a mode that the problem does not have")
+        slots = here.int().argmax(1)
+        self.starts[rows, where] = torch.from_numpy(starts.copy()).to(problem.device)
+        self.slots[rows, where] = slots
+        self.machines[rows, where] = problem.mode_machines[first, where, slots]
+        self.costs[rows] = self._whole(state, first).cost(problem.instances[first], self.objective)
+
+    def _whole(self, state: State, row: int) -> Schedule:
+        """What has been decided, and what is to follow."""
+        instance = self.problem.instances[row]
+        jobs = slice(instance.num_jobs)
+        decided = state.scheduled[row, jobs].cpu()
+        slots = torch.where(decided, state.chosen[row, jobs].cpu(), self.slots[row, jobs].cpu())
+        starts = torch.where(decided, state.starts[row, jobs].cpu(), self.starts[row, jobs].cpu())
+        index = self.problem.mode_index[row, jobs].cpu()
+        modes = index.gather(1, slots[:, None]).squeeze(1).numpy()
+        ends = starts.numpy() + instance.processing_times[modes]
+        return Schedule(modes, starts.numpy(), ends)
+
+    def step(self, state: State, actions: Tensor) -> None:
+        """Take the actions (B,), and follow; ``costs`` of finished rows are what they cost."""
+        wrong = ~self.targets(state).gather(1, actions[:, None]).squeeze(1)
+        state.step(actions)
+        self.follow(state, wrong)
+        self.costs = torch.where(state.done, state.bound, self.costs)
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Copies of all that changes, by name."""
+        return {name: getattr(self, name).clone() for name in FOLLOWED}
+
+    def load_tensors(self, tensors: Mapping[str, Tensor]) -> None:
+        """Take over what :meth:`tensors` of another teacher of the same problem gave."""
+        for name in FOLLOWED:
+            setattr(self, name, tensors[name].clone())
 
     def targets(self, state: State) -> Tensor:
         problem = state.problem
@@ -114,6 +164,14 @@ class ScheduleTeacher:
         modes.scatter_(2, self.slots[:, :, None], next_up[:, :, None])
         wait = torch.zeros(len(starts), 1, dtype=torch.bool, device=problem.device)
         return torch.cat([modes.flatten(1), wait], dim=1) & state.mask()
+
+
+def _left(state: State, row: int) -> tuple[Instance, Indices, Indices]:
+    """As :func:`remaining`; the instance itself where nothing is decided."""
+    if bool(state.scheduled[row].any()):
+        return remaining(state, row)
+    whole = state.problem.instances[row]
+    return whole, np.arange(whole.num_jobs), np.arange(whole.num_modes)
 
 
 def teacher_rule(
@@ -128,17 +186,27 @@ def teacher_rule(
         return None
     if config.teacher != "annealing":
         return make_rule(config.teacher)
+    check_annealing(scenario, sizes[0])
+    return None
+
+
+def check_annealing(scenario: Scenario, size: tuple[int, int]) -> None:
+    """Refuse a scenario whose schedules cannot be annealed.
+
+    Raises:
+        ValueError: not all is known in advance, or machines are shared.
+    """
     if scenario.deciding != "plan":
         raise ValueError(
-            f"the teacher 'annealing' needs all in advance, but {scenario.name} dispatches; name "
-            "a rule as the teacher, such as ect-wait"
+            f"annealing needs all in advance, but {scenario.name} dispatches; name a rule as the "
+            "teacher, such as ect-wait, and leave outlook_moves at 0"
         )
-    if not can_anneal_graph(scenario.generate(np.random.default_rng(0), *sizes[0])):
+    if not can_anneal_graph(scenario.generate(np.random.default_rng(0), *size)):
         raise ValueError(
-            "the teacher 'annealing' needs machines of capacity 1 and known durations, which "
-            f"{scenario.name} does not have; name a rule as the teacher, such as heft"
+            "annealing needs machines of capacity 1 and known durations, which "
+            f"{scenario.name} does not have; name a rule as the teacher, such as heft, and leave "
+            "outlook_moves at 0"
         )
-    return None
 
 
 def annealing_teacher(
@@ -149,4 +217,4 @@ def annealing_teacher(
     def solve(instance: Instance) -> Schedule:
         return anneal_plan(instance, objective, moves_per_job * instance.num_jobs, seed)
 
-    return ScheduleTeacher(problem, solve, workers)
+    return ScheduleTeacher(problem, objective, solve, workers)

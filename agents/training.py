@@ -18,7 +18,7 @@ from hetsched import __version__
 from hetsched.agents.imitation import Imitation
 from hetsched.agents.reinforcement import Reinforcement
 from hetsched.agents.run_folder import RATIO, RunFolder
-from hetsched.agents.teachers import teacher_rule
+from hetsched.agents.teachers import check_annealing, teacher_rule
 from hetsched.agents.tracking import Tracker, TrackingOptions
 from hetsched.agents.validation import Validation
 from hetsched.envs.scenarios import Scenario, get_scenario
@@ -79,6 +79,8 @@ class Trainer:
         self.scenario: Scenario = get_scenario(config.scenario)
         self.sizes = config.sizes or self.scenario.sizes
         self.rule = teacher_rule(config.warm_start, self.scenario, self.sizes)
+        if config.ppo.outlook_moves:
+            check_annealing(self.scenario, self.sizes[0])
         self.folder = RunFolder(folder, config)
         torch.manual_seed(config.seed)
         self.network = (initial or SchedulingNetwork(config.network)).to(config.device)
@@ -144,7 +146,8 @@ class Trainer:
         self.stage, self._saved = "ppo", None
 
     def _reinforce(self) -> None:
-        stage = Reinforcement(self.network, self.scenario, self.sizes, self.config)
+        resumed = self._saved is not None
+        stage = Reinforcement(self.network, self.scenario, self.sizes, self.config, resumed)
         self.network = stage.network
         if self._saved is not None:
             stage.load_state_dict(self._saved, self._saved["torch_random"])

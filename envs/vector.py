@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import torch
@@ -26,7 +26,8 @@ class Transition:
 
     Attributes:
         graph: what is seen next; of a fresh batch of instances when ``fresh``.
-        rewards: (B,) float64, decrease of the bound over the row's reference cost.
+        rewards: (B,) float64, decrease of the bound, or of the outlook, over the row's reference
+            cost.
         done: (B,) bool, rows whose schedule is complete (also rows that were complete before).
         fresh: all rows were done, so that new instances were drawn.
     """
@@ -35,6 +36,26 @@ class Transition:
     rewards: Tensor
     done: Tensor
     fresh: bool
+
+
+class Outlook(Protocol):
+    """What rows will cost if all goes on well from where they are.
+
+    Attributes:
+        costs: (B,) float64, decisions included; the true costs of finished rows.
+    """
+
+    costs: Tensor
+
+    def step(self, state: State, actions: Tensor) -> None:
+        """Take the actions (B,) in the state, and look ahead again."""
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Copies of all that changes."""
+        ...
+
+    def load_tensors(self, tensors: Mapping[str, Tensor]) -> None:
+        """Take over what :meth:`tensors` gave."""
 
 
 def reward_unit(fresh: State, reference: Callable[[State], Tensor] | None) -> Tensor:
@@ -67,6 +88,10 @@ class VectorEnvironment:
         sizes: (jobs, machines) in turn; the scenario's own by default.
         reference: costs (groups,) of the fresh states that it is given, for scaling the rewards;
             without it rewards are in units of the mean fastest duration.
+        outlook: looks ahead in the rows of a problem.  With it a reward is what a decision does
+            to the cost that is in sight, and those of an episode add up to the first outlook minus
+            the cost: shaping by a potential, which changes no optimal policy (Ng, Harada &
+            Russell, ICML 1999).
     """
 
     def __init__(
@@ -77,14 +102,16 @@ class VectorEnvironment:
         seed: int,
         sizes: Sequence[tuple[int, int]] | None = None,
         reference: Callable[[State], Tensor] | None = None,
+        outlook: Callable[[Problem], Outlook] | None = None,
     ) -> None:
         if groups < 1 or repeats < 1:
             raise ValueError(f"groups and repeats must be at least 1, got {groups}, {repeats}")
         self.scenario, self.groups, self.repeats, self.seed = scenario, groups, repeats, seed
         self.sizes = tuple(sizes or scenario.sizes)
-        self.reference = reference
+        self.reference, self.look_ahead = reference, outlook
         self.batch = -1
         self.state: State
+        self.outlook: Outlook | None = None
         self.scale: Tensor
 
     @property
@@ -110,17 +137,25 @@ class VectorEnvironment:
         fresh = State.initial(problem, self.objective, self.scenario.deciding)
         scale = reward_unit(fresh, self.reference)
         self.scale = scale.repeat_interleave(self.repeats)
-        self.state = State.initial(
-            problem.repeat(self.repeats), self.objective, self.scenario.deciding
-        )
+        problem = problem.repeat(self.repeats)
+        self.state = State.initial(problem, self.objective, self.scenario.deciding)
+        if self.look_ahead is not None:
+            self.outlook = self.look_ahead(problem)
 
     def step(self, actions: Tensor) -> Transition:
         """Take one action (B,) int64 in every row."""
-        reward = self.state.step(actions) / self.scale
+        reward = self._step(actions) / self.scale
         done = self.state.done.clone()
         fresh = bool(done.all())
         graph = self.reset() if fresh else observe(self.state)
         return Transition(graph, reward, done, fresh)
+
+    def _step(self, actions: Tensor) -> Tensor:
+        if self.outlook is None:
+            return self.state.step(actions)
+        before = self.outlook.costs.clone()
+        self.outlook.step(self.state, actions)
+        return before - self.outlook.costs
 
     def progress(self) -> Tensor:
         """(B,) float64: the clock in dispatch, the number of decisions in a plan."""
@@ -129,11 +164,16 @@ class VectorEnvironment:
 
     def state_dict(self) -> dict[str, Any]:
         """Where the environment stands: the batch and the decisions taken in it."""
-        return {"batch": self.batch, "tensors": self.state.tensors()}
+        saved = {"batch": self.batch, "tensors": self.state.tensors()}
+        if self.outlook is not None:
+            saved["outlook"] = self.outlook.tensors()
+        return saved
 
     def load_state_dict(self, saved: dict[str, Any]) -> Graph:
         """Return to where another environment of the same arguments stood."""
         self.batch = saved["batch"]
         self._begin()
         self.state.load_tensors(saved["tensors"])
+        if self.outlook is not None:
+            self.outlook.load_tensors(saved["outlook"])
         return observe(self.state)

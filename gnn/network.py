@@ -50,9 +50,11 @@ class SchedulingNetwork(nn.Module):
         self.wait_score = nn.Sequential(nn.Linear(2 * d, d), nn.ReLU(), nn.Linear(d, 1))
         self.value = nn.Sequential(nn.Linear(2 * d, d), nn.ReLU(), nn.Linear(d, 1))
         for last in (self.mode_score, self.wait_score[-1], self.value[-1]):
-            assert isinstance(last, nn.Linear)
-            nn.init.zeros_(last.weight)
-            nn.init.zeros_(last.bias)
+            _to_zero(last)
+
+    def forget_value(self) -> None:
+        """Every state is worth zero again, as rewards of another kind are to come."""
+        _to_zero(self.value[-1])
 
     def forward(self, graph: Graph) -> tuple[Tensor, Tensor]:
         view = _view(graph)
@@ -188,6 +190,12 @@ def _mean(values: Tensor, mask: Tensor) -> Tensor:
     """(B, F): mean of values (B, M, F) where the mask (B, M) says so."""
     share = mask / mask.sum(1, keepdim=True)
     return (share[:, None] @ values).squeeze(1)
+
+
+def _to_zero(last: nn.Module) -> None:
+    assert isinstance(last, nn.Linear)
+    nn.init.zeros_(last.weight)
+    nn.init.zeros_(last.bias)
 
 
 def _relation(hidden: int) -> SAGEConv:

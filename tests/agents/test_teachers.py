@@ -47,7 +47,7 @@ def follow(teacher, state: State, generator: torch.Generator) -> list[torch.Tens
 def known(problem: Problem, schedules: list[Schedule]) -> ScheduleTeacher:
     """A teacher of these schedules, one per instance."""
     found = {id(one): two for one, two in zip(problem.instances, schedules, strict=True)}
-    return ScheduleTeacher(problem, lambda instance: found[id(instance)])
+    return ScheduleTeacher(problem, OBJECTIVES[0], lambda instance: found[id(instance)])
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -121,7 +121,7 @@ def test_where_the_schedule_is_left_the_best_of_what_remains_is_taught(seed: int
     def best_of(part: Instance) -> Schedule:
         return min(all_schedules(part), key=lambda one: one.cost(part, objective))
 
-    teacher = ScheduleTeacher(problem, best_of)
+    teacher = ScheduleTeacher(problem, objective, best_of)
     state = State.initial(problem, objective, "plan")
     taken = []
     for _ in range(2):
@@ -137,8 +137,53 @@ def test_where_the_schedule_is_left_the_best_of_what_remains_is_taught(seed: int
         for one in all_schedules(instance)
         if all(mode in one.modes for mode in taken) and begins_with(one, taken, machine)
     ]
+    assert teacher.costs.item() == pytest.approx(min(costs), rel=1e-12)
     follow(teacher, state, torch.Generator().manual_seed(seed))
     assert state.cost().item() == pytest.approx(min(costs), rel=1e-12)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_following_it_costs_nothing_and_leaving_it_what_the_best_of_the_rest_costs_more(
+    seed: int,
+) -> None:
+    """Random walks; costs in sight never fall where what remains is solved exactly."""
+    objective = OBJECTIVES[seed % len(OBJECTIVES)]
+    instances = [small_plan(20 * seed + i, jobs=4) for i in range(2)]
+    problem = Problem.from_instances(instances).repeat(3)
+
+    def best_of(part: Instance) -> Schedule:
+        return min(all_schedules(part), key=lambda one: one.cost(part, objective))
+
+    teacher = ScheduleTeacher(problem, objective, best_of)
+    state = State.initial(problem, objective, "plan")
+    best = [best_of(one).cost(one, objective) for one in problem.instances]
+    assert teacher.costs.tolist() == pytest.approx(best, rel=1e-12)
+    generator = torch.Generator().manual_seed(seed)
+    while not bool(state.done.all()):
+        before, right = teacher.costs.clone(), teacher.targets(state)
+        actions = torch.multinomial(state.mask().float(), 1, generator=generator).squeeze(1)
+        teacher.step(state, actions)
+        followed = right.gather(1, actions[:, None]).squeeze(1)
+        torch.testing.assert_close(teacher.costs[followed], before[followed])
+        assert bool((teacher.costs >= before - 1e-9).all())
+    torch.testing.assert_close(teacher.costs, state.cost())
+
+
+def test_rows_that_have_decided_the_same_are_solved_once() -> None:
+    instance, solved = small_plan(3, jobs=4), []
+    problem = Problem.from_instances([instance]).repeat(3)
+
+    def solve(part: Instance) -> Schedule:
+        solved.append(part.num_jobs)
+        return anneal(part, OBJECTIVES[0], 40, 0)
+
+    teacher = ScheduleTeacher(problem, OBJECTIVES[0], solve)
+    state = State.initial(problem, OBJECTIVES[0], "plan")
+    assert solved == [4]
+    wrong = (state.mask() & ~teacher.targets(state))[0].nonzero().flatten()
+    teacher.step(state, wrong[torch.tensor([0, 0, 1])])
+    assert solved == [4, 3, 3]
+    assert torch.equal(teacher.starts[0], teacher.starts[1])
 
 
 def begins_with(schedule: Schedule, taken: list[int], machine: np.ndarray) -> bool:

@@ -18,7 +18,7 @@ import pytest
 import torch
 
 from hetsched.agents.checkpoint import load_checkpoint
-from hetsched.agents.configs import ImitationConfig
+from hetsched.agents.configs import ImitationConfig, PPOConfig
 from hetsched.agents.metrics import read_rows
 from hetsched.agents.run_folder import RunFolder, TrainingError
 from hetsched.agents.training import Trainer
@@ -173,7 +173,15 @@ def test_steps_do_not_run_backwards_where_the_warm_start_overshoots(tmp_path: Pa
     [
         ({"scenario": "hitzgess"}, "did you mean 'hitzges'"),
         ({"warm_start": ImitationConfig(decisions=9, teacher="atd")}, "no rule is called 'atd'"),
-        ({"scenario": "gpu-cluster"}, "'annealing' needs all in advance"),
+        ({"scenario": "gpu-cluster"}, "annealing needs all in advance"),
+        (
+            {
+                "scenario": "gpu-cluster",
+                "warm_start": ImitationConfig(),
+                "ppo": PPOConfig(outlook_moves=9),
+            },
+            "leave outlook_moves at 0",
+        ),
     ],
 )
 def test_what_cannot_be_trained_is_refused_before_anything_is_written(
@@ -201,6 +209,16 @@ def test_a_stopped_run_ends_as_one_that_was_not(
         run_tiny(tmp_path, progress=Stopper(rounds), save_seconds=save_seconds)
     run_tiny(tmp_path, resume=True)
     same_run(tmp_path, whole)
+
+
+def test_a_stopped_run_looks_ahead_as_one_that_was_not(tmp_path: Path) -> None:
+    ppo = dataclasses.replace(tiny().ppo, outlook_moves=10)
+    config = tiny(ppo=ppo, warm_start=ImitationConfig())
+    run_tiny(tmp_path / "whole", config)
+    with pytest.raises(Stop):
+        run_tiny(tmp_path / "stopped", config, progress=Stopper(3), save_seconds=0.0)
+    run_tiny(tmp_path / "stopped", config, resume=True)
+    same_run(tmp_path / "stopped", tmp_path / "whole")
 
 
 def test_a_run_may_be_stopped_again_and_again(tmp_path: Path, whole: Path) -> None:

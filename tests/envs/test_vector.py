@@ -13,7 +13,10 @@ from hetsched.envs.scenarios import get_scenario
 from hetsched.envs.vector import Transition, VectorEnvironment
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from hetsched.envs.graph import Graph
+    from hetsched.envs.problem import Problem
     from hetsched.envs.simulator import State
 
 SIZES = ((4, 2), (3, 3))
@@ -66,6 +69,37 @@ def test_rewards_add_up_to_the_cost_over_the_reference(scenario: str, referenced
         assert env.state is not state
         assert bool(state.done.all())
         torch.testing.assert_close(total * scale, first - state.cost())
+
+
+class Countdown:
+    """An outlook that is off by 7 for every job that is not scheduled."""
+
+    def __init__(self, problem: Problem) -> None:
+        self.costs = 7.0 * problem.job_mask.sum(1).double()
+
+    def step(self, state: State, actions: Tensor) -> None:
+        state.step(actions)
+        left = (state.problem.job_mask & ~state.scheduled).sum(1)
+        self.costs = state.bound + 7.0 * left
+
+    def tensors(self) -> dict[str, Tensor]:
+        return {"costs": self.costs.clone()}
+
+    def load_tensors(self, tensors: Mapping[str, Tensor]) -> None:
+        self.costs = tensors["costs"].clone()
+
+
+def test_with_an_outlook_rewards_add_up_to_the_first_outlook_minus_the_cost() -> None:
+    env = environment(outlook=Countdown)
+    graph, generator = env.reset(), torch.Generator().manual_seed(1)
+    for jobs in (4, 3):
+        state, total, fresh = env.state, torch.zeros(6, dtype=torch.float64), False
+        scale = env.scale
+        while not fresh:
+            step = env.step(random_actions(graph, generator))
+            total += step.rewards
+            graph, fresh = step.graph, step.fresh
+        torch.testing.assert_close(total * scale, 7.0 * jobs - state.cost())
 
 
 def test_the_rows_of_a_group_see_the_same_instance_and_groups_different_ones() -> None:
@@ -134,15 +168,20 @@ def test_a_new_batch_follows_when_all_rows_are_done_and_not_before() -> None:
     assert step.graph.job_mask.any(1).all()
 
 
-@pytest.mark.parametrize("scenario", ["hitzges", "gpu-cluster-noisy"])
+@pytest.mark.parametrize(
+    ("scenario", "outlook"),
+    [("hitzges", None), ("hitzges", Countdown), ("gpu-cluster-noisy", None)],
+)
 @pytest.mark.parametrize("count", [0, 2, 7])
-def test_a_saved_environment_goes_on_identically_in_another_one(scenario: str, count: int) -> None:
-    env = environment(scenario)
+def test_a_saved_environment_goes_on_identically_in_another_one(
+    scenario: str, outlook: type[Countdown] | None, count: int
+) -> None:
+    env = environment(scenario, outlook=outlook)
     taken = play(env, first := env.reset(), count)
     before = taken[-1].graph if taken else first
     saved = env.state_dict()
     expected = play(env, before, 12, seed=8)
-    other = environment(scenario)
+    other = environment(scenario, outlook=outlook)
     other.reset()
     again = other.load_state_dict(saved)
     assert same(again, before)
