@@ -1,4 +1,7 @@
-"""The web page in a real browser: playwright (`pip install -e '.[browser]'`) and a Chromium."""
+"""The web page in a real browser: playwright (`pip install -e '.[browser]'`) and a Chromium.
+
+CONTRIBUTING.md says how to run it; where either is missing it is skipped.
+"""
 
 from __future__ import annotations
 
@@ -17,13 +20,17 @@ from hetsched.executor.web import WebServer
 from hetsched.tests.executor.made_states import EVIL, make_state
 
 playwright = pytest.importorskip(
-    "playwright.sync_api", reason="playwright is not installed: pip install -e '.[browser]'"
+    "playwright.sync_api",
+    reason="playwright is not installed: pip install -e '.[browser]', and have a Chromium",
 )
 CHROMIUM = os.environ.get("CHROMIUM") or next(
     filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None
 )
 if CHROMIUM is None:
-    pytest.skip("no Chromium is installed; CHROMIUM names one", allow_module_level=True)
+    pytest.skip(
+        "no Chromium is installed: apt-get install chromium, or CHROMIUM=/path/to/it",
+        allow_module_level=True,
+    )
 
 
 @pytest.fixture(scope="module")
@@ -61,7 +68,9 @@ def page(browser: Any, state: Path) -> Iterator[Any]:
 
 
 def texts(page: Any, selector: str) -> list[str]:
-    return [" ".join(one.split()) for one in page.locator(selector).all_inner_texts()]
+    """The text of rows of a table, their cells apart."""
+    cells = "rows => rows.map(row => [...row.cells].map(cell => cell.innerText).join(' '))"
+    return [" ".join(one.split()) for one in page.locator(selector).evaluate_all(cells)]
 
 
 def test_it_shows_the_queue_and_why_jobs_wait(page: Any) -> None:
