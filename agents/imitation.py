@@ -48,9 +48,9 @@ class Imitation:
     A round draws instances of one size, walks through them under the teacher's eye and learns
     from every decision met: the loss is minus the logarithm of the probability of the set of right
     actions.  Where several are right the student chooses among them, so it may settle on an order
-    of its own.  Beside it the network learns the value of where it stands: what will still be added
-    to the cost, in the unit of PPO's rewards, so that PPO does not begin with a critic that knows
-    nothing.
+    of its own; what it does that turns out as good as the teacher's way is right, too.  Beside it
+    the network learns the value of where it stands: what will still be added to the cost, in the
+    unit of PPO's rewards, so that PPO does not begin with a critic that knows nothing.
 
     Args:
         network: trained in place.
@@ -135,7 +135,6 @@ class Imitation:
             graph, right = observe(state), teacher.targets(state)
             live = ~state.done
             graphs.append(graph.rows(live))
-            targets.append(right[live])
             rows.append(live.nonzero().squeeze(1))
             bounds.append(state.bound[live])
             scores = self.network(graph)[0]
@@ -145,7 +144,10 @@ class Imitation:
             drawn = torch.multinomial(probabilities, 1, generator=generator).squeeze(1)
             drawn = drawn.to(problem.device)
             state.step(drawn)
-            teacher.follow(state, live & ~right.gather(1, drawn[:, None]).squeeze(1))
+            taken = drawn[:, None]
+            as_good = teacher.follow(state, live & ~right.gather(1, taken).squeeze(1))
+            right = right.scatter(1, taken, right.gather(1, taken) | as_good[:, None])
+            targets.append(right[live])
         row = torch.cat(rows)  # (D,)
         returns = (torch.cat(bounds) - state.bound[row]) / unit[row]
         return Lessons(Graph.concatenate(graphs), torch.cat(targets), returns.float())

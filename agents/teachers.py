@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from hetsched.envs.scenarios import Scenario
 
 INF = float("inf")
+CLOSE = 1e-9  # relative difference of costs that are the same
 FOLLOWED = ("starts", "slots", "machines", "costs")
 Indices, Times = npt.NDArray[np.int64], npt.NDArray[np.float64]
 
@@ -37,8 +38,12 @@ class Teacher(Protocol):
         """(B, J * K + 1) bool: right actions, at least one in every row that is not done."""
         ...
 
-    def follow(self, state: State, wrong: Tensor) -> None:
-        """The rows (B,) bool of the state have just got there by an action that was not right."""
+    def follow(self, state: State, wrong: Tensor) -> Tensor:
+        """The rows (B,) bool of the state have just got there by an action that was not right.
+
+        Returns:
+            (B,) bool: rows among them where it has turned out to be as good as a right one.
+        """
         ...
 
 
@@ -52,8 +57,9 @@ class RuleTeacher:
         chosen = act(self.policy, state)
         return torch.zeros_like(state.mask()).scatter_(1, chosen[:, None], True)
 
-    def follow(self, state: State, wrong: Tensor) -> None:
+    def follow(self, state: State, wrong: Tensor) -> Tensor:
         """A rule has something to say about any state."""
+        return torch.zeros_like(wrong)
 
 
 class ScheduleTeacher:
@@ -65,7 +71,8 @@ class ScheduleTeacher:
     decided the same are solved once.
 
     Attributes:
-        costs: (B,) float64, of the schedule that each row is following, decisions included.
+        costs: (B,) float64, of the schedule that each row is following, decisions included; what a
+            row costs when it is done.
 
     Args:
         problem: a batch of plans.
@@ -92,8 +99,12 @@ class ScheduleTeacher:
         self.costs = torch.zeros(problem.batch_size, dtype=torch.float64, device=device)
         self._solve(State(problem, objective, "plan"), range(problem.batch_size))
 
-    def follow(self, state: State, wrong: Tensor) -> None:
+    def follow(self, state: State, wrong: Tensor) -> Tensor:
+        before = self.costs
+        self.costs = before.clone()
         self._solve(state, (wrong & ~state.done).nonzero().flatten().tolist())
+        self.costs = torch.where(state.done, state.bound, self.costs)
+        return wrong & (self.costs <= before + CLOSE * before.abs())
 
     def _solve(self, state: State, rows: Sequence[int]) -> None:
         """Solve what remains of these rows."""
@@ -143,7 +154,6 @@ class ScheduleTeacher:
         wrong = ~self.targets(state).gather(1, actions[:, None]).squeeze(1)
         state.step(actions)
         self.follow(state, wrong)
-        self.costs = torch.where(state.done, state.bound, self.costs)
 
     def tensors(self) -> dict[str, Tensor]:
         """Copies of all that changes, by name."""

@@ -243,3 +243,28 @@ def test_a_teacher_that_cannot_teach_the_scenario_is_refused() -> None:
         teacher_rule(config, shared, ((4, 2),))
     with pytest.raises(ValueError, match="no rule is called 'nobody'"):
         teacher_rule(dataclasses.replace(config, teacher="nobody"), shared, ((4, 2),))
+
+
+def test_another_way_that_costs_the_same_is_as_good() -> None:
+    """Two equal jobs: either may come first, on either machine; the long job may not wait."""
+    instance = Instance.from_matrix([[2.0, 2.0], [2.0, 2.0], [4.0, 4.0]])
+    problem = Problem.from_instances([instance]).repeat(3)
+    plan = rebuilt(instance, [[0, 1], [2]])
+
+    def solve(part: Instance) -> Schedule:
+        if part is instance:
+            return plan
+        return min(all_schedules(part), key=lambda one: one.cost(part, Objective(makespan=1.0)))
+
+    teacher = ScheduleTeacher(problem, Objective(makespan=1.0), solve)
+    state = State.initial(problem, Objective(makespan=1.0), "plan")
+    first = torch.tensor([2, 3, 0])  # job 1 on machine 0, job 1 on machine 1, job 0 on machine 0
+    wrong = ~teacher.targets(state).gather(1, first[:, None]).squeeze(1)
+    assert wrong.tolist() == [True, True, False]
+    state.step(first)
+    assert teacher.follow(state, wrong).tolist() == [True, True, False]
+    second = torch.tensor([1, 1, 3])  # two short jobs on different machines: 6 instead of 4
+    wrong = ~teacher.targets(state).gather(1, second[:, None]).squeeze(1)
+    state.step(second)
+    assert teacher.follow(state, wrong).tolist() == [False, wrong[1].item(), False]
+    assert teacher.costs.tolist() == [6.0, 4.0, 6.0]
