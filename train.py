@@ -81,7 +81,7 @@ class Options:
     eval_episodes: Annotated[int | None, _flag("N")] = None
     """Validation instances per size."""
     device: Annotated[str | None, _flag("DEVICE", left_out="cpu")] = None
-    """Where the network lives: cpu or cuda."""
+    """Where environment and network live: cpu or cuda."""
     num_threads: Annotated[int | None, _flag("N", left_out="1: the tensors are small")] = None
     """Threads of torch."""
     progress: Annotated[bool, tyro.conf.arg(aliases=["-P"])] = True

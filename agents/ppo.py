@@ -62,7 +62,7 @@ class GraphVecEnv(VecEnv):
         return self._observation(self.environment.load_state_dict(saved))
 
     def _observation(self, graph: Graph) -> Observation:
-        progress = self.environment.progress().numpy()  # (B,)
+        progress = self.environment.progress().cpu().numpy()  # (B,)
         when = np.stack([np.full_like(progress, self.environment.batch), progress], axis=1)
         return {**arrays_from_graph(graph, self.extent), "when": when}
 
@@ -71,13 +71,14 @@ class GraphVecEnv(VecEnv):
 
     def step_wait(self) -> tuple[Observation, NDArray[Any], NDArray[Any], list[dict[str, Any]]]:
         actions = self.extent.to_problem(
-            torch.from_numpy(self._actions), self.environment.state.problem
+            torch.from_numpy(self._actions).to(self.environment.device),
+            self.environment.state.problem,
         )
         step = self.environment.step(actions)
         return (
             self._observation(step.graph),
-            step.rewards.float().numpy(),
-            step.done.numpy(),
+            step.rewards.float().cpu().numpy(),
+            step.done.cpu().numpy(),
             [{} for _ in range(self.num_envs)],
         )
 

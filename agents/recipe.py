@@ -26,7 +26,7 @@ class TrainConfig:
         eval_freq: decisions between validations.
         eval_count: validation instances per size.
         eval_seed: of the validation instances, never of training.
-        device: where the network lives.
+        device: where environment and network live.
         network, warm_start, ppo: see their classes.
     """
 

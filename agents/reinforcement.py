@@ -60,6 +60,7 @@ class Reinforcement:
             sizes,
             reference=rule_cost(scenario),
             outlook=outlook,
+            device=config.device,
         )
         extent = widest(scenario, sizes)
         self.model = make_ppo(

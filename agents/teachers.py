@@ -162,7 +162,7 @@ class ScheduleTeacher:
     def load_tensors(self, tensors: Mapping[str, Tensor]) -> None:
         """Take over what :meth:`tensors` of another teacher of the same problem gave."""
         for name in FOLLOWED:
-            setattr(self, name, tensors[name].clone())
+            setattr(self, name, tensors[name].to(self.problem.device, copy=True))
 
     def targets(self, state: State) -> Tensor:
         problem = state.problem

@@ -276,7 +276,7 @@ class State:
     def load_tensors(self, tensors: dict[str, Tensor]) -> None:
         """Take over what :meth:`tensors` of a state of the same problem gave."""
         for name, value in tensors.items():
-            setattr(self, name, value.clone())
+            setattr(self, name, value.to(self.problem.device, copy=True))
         self._alias_beliefs()
         self.timing = Timing(self)
 

@@ -92,6 +92,7 @@ class VectorEnvironment:
             to the cost that is in sight, and those of an episode add up to the first outlook minus
             the cost: shaping by a potential, which changes no optimal policy (Ng, Harada &
             Russell, ICML 1999).
+        device: of the states, and so of graphs, rewards and actions.
     """
 
     def __init__(
@@ -103,12 +104,13 @@ class VectorEnvironment:
         sizes: Sequence[tuple[int, int]] | None = None,
         reference: Callable[[State], Tensor] | None = None,
         outlook: Callable[[Problem], Outlook] | None = None,
+        device: str = "cpu",
     ) -> None:
         if groups < 1 or repeats < 1:
             raise ValueError(f"groups and repeats must be at least 1, got {groups}, {repeats}")
         self.scenario, self.groups, self.repeats, self.seed = scenario, groups, repeats, seed
         self.sizes = tuple(sizes or scenario.sizes)
-        self.reference, self.look_ahead = reference, outlook
+        self.reference, self.look_ahead, self.device = reference, outlook, device
         self.batch = -1
         self.state: State
         self.outlook: Outlook | None = None
@@ -132,7 +134,8 @@ class VectorEnvironment:
         jobs, machines = self.sizes[self.batch % len(self.sizes)]
         rng = np.random.default_rng([self.seed, self.batch, 2])  # a stream of its own
         problem = Problem.from_instances(
-            [self.scenario.generate(rng, jobs, machines) for _ in range(self.groups)]
+            [self.scenario.generate(rng, jobs, machines) for _ in range(self.groups)],
+            device=self.device,
         )
         fresh = State.initial(problem, self.objective, self.scenario.deciding)
         scale = reward_unit(fresh, self.reference)
