@@ -235,7 +235,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     add("--counts", default=",".join(map(str, COUNTS)), help="instances of each size")
     add("--keep", default="4,8", metavar="K,...", help="also the policy with so many modes per job")
     add("--policy", metavar="CKPT", help="instead of the one that ships for each scenario")
-    add("--limit", type=float, default=900.0, metavar="SECONDS", help="of CPU time a schedule")
+    add("--limit", type=float, default=300.0, metavar="SECONDS", help="of CPU time a schedule")
     add("--results", type=Path, default=RESULTS, help="where results are kept")
     add("--picture", type=Path, default=PICTURE, help="where to draw")
     add("--draw-only", action="store_true", help="measure nothing")
