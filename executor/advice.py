@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from hetsched.envs.objective import Objective
-from hetsched.executor.backlog import WINDOW, Backlog, Choice
+from hetsched.executor.backlog import WINDOW, Backlog
 from hetsched.executor.guard import Guard
 from hetsched.executor.queue import DEFAULT_OBJECTIVE, Job, Mode, check_jobs
+from hetsched.executor.view import Choice
 
 if TYPE_CHECKING:
     from hetsched.agents.policy import Policy

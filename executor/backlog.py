@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,6 +13,7 @@ from hetsched.envs.instance import Instance
 from hetsched.envs.problem import Problem
 from hetsched.envs.simulator import State
 from hetsched.executor.job_arrays import OVER, RUNNING, WAITING, Array, Column, JobArrays
+from hetsched.executor.view import Choice, View
 from hetsched.executor.waiting import Held, why_waiting
 
 if TYPE_CHECKING:
@@ -24,38 +24,6 @@ if TYPE_CHECKING:
 WINDOW = 4096
 """Modes that a policy is shown at most: what a network scores in some 20 ms on one core."""
 COMPACT_ABOVE = 4096  # jobs that are over are dropped when there are more, and more than others
-
-
-@dataclass(frozen=True)
-class Choice:
-    """A decision in the queue's own terms: a job's name and the index of one of its modes."""
-
-    job: str
-    mode: int
-
-
-class View:
-    """One moment of a queue as a one-row dispatch state, and the way back to names.
-
-    Attributes:
-        state: `State.resume` of the jobs that are shown.
-        shown: how many of the waiting jobs these are.
-    """
-
-    def __init__(self, state: State, names: list[str], modes: Array, shown: int) -> None:
-        self.state = state
-        self.shown = shown
-        self._names = names
-        self._modes = modes  # (modes,) index of an instance's mode among its job's own
-
-    def choice(self, action: int) -> Choice | None:
-        """What an action of the state means; None: WAIT."""
-        problem = self.state.problem
-        if action == problem.num_actions - 1:
-            return None
-        job, slot = divmod(action, problem.num_modes)
-        mode = int(problem.mode_index[0, job, slot])
-        return Choice(self._names[job], int(self._modes[mode]))
 
 
 class Backlog:

@@ -19,15 +19,15 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from hetsched.executor.overview import clock_time
 from hetsched.executor.report import COLOURS, duration
 from hetsched.executor.status_data import why_closed
-from hetsched.executor.store_client import clock_time
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
+    from hetsched.executor.overview import JobStatus
     from hetsched.executor.snapshot import Snapshot, Watch
-    from hetsched.executor.store_client import JobStatus
 
 EVERY = 0.5  # seconds
 BAR = 16  # characters

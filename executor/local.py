@@ -13,16 +13,15 @@ from __future__ import annotations
 import math
 import os
 import selectors
-import shutil
 import signal
-import subprocess
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hetsched.executor import processes, progress
+from hetsched.executor import processes
 from hetsched.executor.exits import file_name
 from hetsched.executor.local_attempt import Running, found_outcome
+from hetsched.executor.local_start import spawn
 from hetsched.executor.protocol import Attempt, Machine, Occupancy, Outcome, Status
 
 if TYPE_CHECKING:
@@ -100,7 +99,7 @@ class LocalExecutor:
         log = self._log_dir / file_name(attempt.job, attempt.number, "log")
         started = self.now()
         try:
-            process = self._spawn(attempt, units, log)
+            process = spawn(attempt, self._by_name[attempt.machine], units, log, self._exits)
         except (OSError, ValueError) as error:  # ValueError: a NUL inside the command
             self._occupancy.release(attempt.job)
             reason = f"could not be started: {error}"
@@ -207,39 +206,6 @@ class LocalExecutor:
                 os.close(run.descriptor)
         self._running.clear()
 
-    def _spawn(
-        self, attempt: Attempt, units: tuple[int, ...], log: Path
-    ) -> subprocess.Popen[bytes]:
-        env = {**os.environ, **attempt.env}
-        # PCI order: an index then means the device that nvidia-smi shows under it.
-        env["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"
-        env["CUDA_VISIBLE_DEVICES"] = self._by_name[attempt.machine].visible_devices(units)
-        env["HETSCHED_JOB"] = attempt.job
-        env["HETSCHED_ATTEMPT"] = str(attempt.number)
-        env["HETSCHED_MACHINE"] = attempt.machine
-        if progress.VARIABLE not in attempt.env:  # profiling has a file of its own
-            report = log.with_suffix(f".{progress.SUFFIX}")
-            report.unlink(missing_ok=True)
-            env[progress.VARIABLE] = os.fspath(report)
-        command: tuple[str, ...] | str = attempt.command
-        if self._exits is not None:
-            command = ("/bin/sh", "-c", command) if isinstance(command, str) else command
-            _refuse_absent(command, attempt.workdir, env)
-            command = self._exits.wrap(command, attempt.job, attempt.number)
-            self._exits.forget(attempt.job, attempt.number)
-            env |= self._exits.environment(units)
-        with log.open("wb") as output:
-            return subprocess.Popen(
-                command,
-                shell=isinstance(command, str),
-                cwd=attempt.workdir,
-                env=env,
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-            )
-
     def _forget_reported(self) -> None:
         if self._exits is not None:
             for outcome in self._reported:
@@ -342,14 +308,3 @@ class LocalExecutor:
             if noted is not None:
                 return noted[0]
         return run.process.returncode
-
-
-def _refuse_absent(command: tuple[str, ...], workdir: str | None, env: dict[str, str]) -> None:
-    """The error that starting a program that is not there would give without a shell between."""
-    program = command[0]
-    if "/" in program:  # relative to the folder in which it will run
-        found = shutil.which(os.path.join(workdir or "", program))
-    else:
-        found = shutil.which(program, path=env.get("PATH"))
-    if found is None:
-        raise FileNotFoundError(2, "No such file or directory", program)

@@ -50,9 +50,9 @@ def _metrics(snapshot: Snapshot) -> Iterator[Metric]:
         SummaryMetricFamily,
     )
 
+    from hetsched.executor.overview import FINAL
     from hetsched.executor.protocol import STATUSES
     from hetsched.executor.store import OPEN_STATUSES
-    from hetsched.executor.store_client import FINAL
 
     overview = snapshot.overview
     yield GaugeMetricFamily(

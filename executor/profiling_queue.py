@@ -6,9 +6,10 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from hetsched.executor.machine_specs import parse_machines
 from hetsched.executor.profiling import Subject
 from hetsched.executor.queue import Job, QueueError
-from hetsched.executor.queue_file import parse_machines, read_job
+from hetsched.executor.queue_file import read_job
 from hetsched.executor.yaml_fields import as_mapping, as_number, read_yaml
 
 if TYPE_CHECKING:

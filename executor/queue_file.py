@@ -7,13 +7,11 @@ starts.
 from __future__ import annotations
 
 import math
-import os
-import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from hetsched.executor.protocol import Machine
+from hetsched.executor.machine_specs import parse_machines, read_machines
 from hetsched.executor.queue import DEFAULT_OBJECTIVE, Job, Mode, Queue, QueueError
 from hetsched.executor.yaml_fields import (
     as_bytes,
@@ -21,16 +19,17 @@ from hetsched.executor.yaml_fields import (
     as_number,
     as_seconds,
     as_whole,
-    kind_of,
     only_known_keys,
     read_yaml,
 )
 
 if TYPE_CHECKING:
     from hetsched.envs.scenarios.own_files import Speed
+    from hetsched.executor.protocol import Machine
+
+__all__ = ["load_jobs", "load_queue", "parse_machines", "read_job"]
 
 QUEUE_KEYS = {"machines", "jobs", "defaults", "speeds", "objective", "grace"}
-MACHINE_KEYS = {"name", "type", "kind", "device", "devices", "slots", "memory"}
 JOB_KEYS = {
     "name", "command", "durations", "model", "steps", "weight", "due", "release", "timeout",
     "gpus", "demand", "after", "retries", "moves", "priority", "memory", "gpu_memory", "env",
@@ -54,7 +53,7 @@ def load_queue(path: str | Path, machines: tuple[Machine, ...] | None = None) ->
     path = Path(path)
     data = as_mapping(read_yaml(path), f"queue {path.name}")
     only_known_keys(data, QUEUE_KEYS, f"queue {path.name}")
-    own = _machines(data["machines"], "machines") if "machines" in data else ()
+    own = read_machines(data["machines"], "machines") if "machines" in data else ()
     used = own if machines is None else machines
     if not used:
         raise QueueError(
@@ -77,7 +76,7 @@ def load_jobs(path: str | Path, machines: tuple[Machine, ...]) -> tuple[Job, ...
     path = Path(path)
     data = as_mapping(read_yaml(path), f"queue {path.name}")
     only_known_keys(data, QUEUE_KEYS, f"queue {path.name}")
-    own = _machines(data["machines"], "machines") if "machines" in data else ()
+    own = read_machines(data["machines"], "machines") if "machines" in data else ()
     return _jobs(data, path, machines, own)
 
 
@@ -109,79 +108,6 @@ def _jobs(
         _job(entry, position, defaults, used, known, speeds, path.parent)
         for position, entry in enumerate(entries)
     )
-
-
-def parse_machines(spec: str) -> tuple[Machine, ...]:
-    """The machines that ``--machines`` names: a YAML file, or ``NAME[:TYPE]@DEVICE[*SLOTS]``, ...
-
-    ``found`` are the GPUs of this computer, a machine each. DEVICE is ``cpu``, a GPU's UUID or its
-    index; TYPE is the name if left out. For example ``big:h200@0,small:l40s@1,cpu@cpu*2``.
-
-    Raises:
-        QueueError: naming the part that cannot be read.
-    """
-    if spec.endswith((".yaml", ".yml")):
-        data = read_yaml(Path(spec))
-        return _machines(data.get("machines") if isinstance(data, Mapping) else data, spec)
-    if spec == "found":
-        return _found()
-    machines = []
-    for part in (part.strip() for part in spec.split(",")):
-        match = re.fullmatch(r"([^:@*\s]+)(?::([^:@*\s]+))?@([^:@*\s]+)(?:\*(\d+))?", part)
-        if match is None:
-            raise QueueError(
-                f"--machines: {part!r} cannot be read; write NAME:TYPE@DEVICE*SLOTS, "
-                "for example gpu0:v100@0 or cpu@cpu*2, or name a .yaml file."
-            )
-        name, kind, device, slots = match.groups()
-        entry = {"name": name, "type": kind or name, "slots": int(slots or 1)}
-        if device != "cpu":
-            entry["device"] = device
-        machines.append(_machine(entry, f"--machines: {part!r}"))
-    return tuple(machines)
-
-
-def _found() -> tuple[Machine, ...]:
-    from hetsched.executor.discovery import discover
-
-    found = discover(visible=os.environ.get("CUDA_VISIBLE_DEVICES"))
-    machines = found.machines()
-    if not machines:
-        raise QueueError(f"--machines found: there is no GPU to use. {' '.join(found.notes)}")
-    return machines
-
-
-def _machines(entries: Any, who: str) -> tuple[Machine, ...]:
-    if not isinstance(entries, list):
-        raise QueueError(f"{who}: give a list of machines, not {kind_of(entries)}.")
-    return tuple(_machine(entry, f"{who}[{at}]") for at, entry in enumerate(entries))
-
-
-def _machine(entry: Any, who: str) -> Machine:
-    entry = as_mapping(entry, who)
-    only_known_keys(entry, MACHINE_KEYS, who)
-    if "name" not in entry:
-        raise QueueError(f"{who}: name is missing; give every machine a name.")
-    if "device" in entry and "devices" in entry:
-        raise QueueError(f"{who}: device and devices exclude each other; keep one.")
-    devices = entry.get("devices", [entry["device"]] if "device" in entry else [])
-    if not isinstance(devices, list):
-        raise QueueError(f"{who}: devices is {kind_of(devices)}; give a list.")
-    kind = entry.get("kind", "gpu" if devices else "cpu")
-    default = max(1, len(devices))
-    try:
-        return Machine(
-            name=str(entry["name"]),
-            type=str(entry.get("type", kind)),
-            kind=kind,
-            devices=tuple(str(device) for device in devices),
-            capacity=as_whole(entry.get("slots", default), who, "slots"),
-            memory=as_bytes(entry["memory"], who, "memory") if "memory" in entry else None,
-        )
-    except QueueError:
-        raise
-    except ValueError as error:
-        raise QueueError(str(error)) from None
 
 
 def _speeds(path: Path) -> Speeds:

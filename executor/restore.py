@@ -15,13 +15,14 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from hetsched.envs.objective import Objective
 from hetsched.executor.adapter import Observer, Run, Silent
-from hetsched.executor.backlog import WINDOW, Backlog, Choice
+from hetsched.executor.backlog import WINDOW, Backlog
 from hetsched.executor.causes import explain
 from hetsched.executor.health import PROBATION_SECONDS, Health
 from hetsched.executor.protocol import Outcome
 from hetsched.executor.queue import Queue
 from hetsched.executor.retries import Retries
 from hetsched.executor.scheduler import Scheduler
+from hetsched.executor.view import Choice
 
 if TYPE_CHECKING:
     from hetsched.executor.estimates import Estimates

@@ -24,7 +24,7 @@ from hetsched.executor.retries import is_shutdown
 
 if TYPE_CHECKING:
     from hetsched.executor.adapter import Observer
-    from hetsched.executor.backlog import Backlog, Choice
+    from hetsched.executor.backlog import Backlog
     from hetsched.executor.estimates import Estimates
     from hetsched.executor.gpu_watch import GpuWatch
     from hetsched.executor.guard import Guard
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from hetsched.executor.protocol import Attempt, Executor, Outcome
     from hetsched.executor.queue import Job
     from hetsched.executor.retries import Retries
+    from hetsched.executor.view import Choice
 
 CHECK_SECONDS = 5.0  # how often others are listened to when nobody rings
 PATIENCE_SECONDS = 10.0  # after the grace, for the kernel to end what was killed

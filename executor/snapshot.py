@@ -15,12 +15,16 @@ from collections.abc import Iterable, Mapping
 from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from hetsched.executor import store
 from hetsched.executor.exits import file_name
 from hetsched.executor.forecast import finish_time
-from hetsched.executor.store_client import Client, Overview
+from hetsched.executor.store_client import Client
 from hetsched.executor.waiting import Held
+
+if TYPE_CHECKING:
+    from hetsched.executor.overview import Overview
 
 JOBS = 200  # of those that wait, and of those that are over: the next and the latest
 BARS = 400  # attempts, the latest

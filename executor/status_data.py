@@ -7,7 +7,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from hetsched.executor.store_client import JobStatus, MachineStatus, Overview
+    from hetsched.executor.overview import JobStatus, MachineStatus, Overview
 
 
 def as_dict(overview: Overview) -> dict[str, Any]:

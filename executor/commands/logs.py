@@ -37,6 +37,8 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("-n", "--lines", type=int, metavar="N", help="only the last N lines")
     parser.add_argument("--path", action="store_true", help="only say where the file is")
     options = parser.parse_args(arguments)
+    if options.lines is not None and options.lines < 0:
+        raise UserError(f"--lines is {options.lines}; give 0 or more")
     with closing(open_client(options.state)) as client, user_input():
         path = client.log_of(options.job, options.attempt)
         if options.path:

@@ -66,7 +66,7 @@ def main(arguments: Sequence[str], nvml: Any = None) -> int:
     machines = found.machines(options.group, options.cpu)
     notes = list(found.notes)
     if options.machines is not None:
-        from hetsched.executor.queue_file import parse_machines
+        from hetsched.executor.machine_specs import parse_machines
 
         with user_input():
             machines = parse_machines(options.machines)

@@ -141,8 +141,8 @@ def main(arguments: Sequence[str], nvml: Any = None) -> int:
 
 
 def _subjects(options: argparse.Namespace) -> list[Subject]:
+    from hetsched.executor.machine_specs import parse_machines
     from hetsched.executor.profiling_queue import read_subjects
-    from hetsched.executor.queue_file import parse_machines
 
     def words(text: str | None) -> list[str]:
         return [word.strip() for word in (text or "").split(",") if word.strip()]

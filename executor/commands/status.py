@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 from collections.abc import Sequence
 from contextlib import closing
 from typing import TYPE_CHECKING
@@ -13,7 +14,7 @@ from hetsched.executor.commands.common import add_state_option, count_of, open_c
 from hetsched.executor.status_data import as_dict, why_closed
 
 if TYPE_CHECKING:
-    from hetsched.executor.store_client import JobStatus, MachineStatus, Overview
+    from hetsched.executor.overview import JobStatus, MachineStatus, Overview
 
 SHOWN = 20
 COLOURS = {"done": "green", "running": "cyan", "waiting": "white", "cancelled": "yellow"}
@@ -57,11 +58,16 @@ def _show(overview: Overview, folder: str) -> None:
     from rich.table import Table
 
     from hetsched.executor.report import duration
+    from hetsched.executor.store import OPEN_STATUSES
 
-    console = Console(highlight=False)
+    # Into a file or a pipe: no word broken, whatever the terminal's width.
+    console = Console(highlight=False, width=None if sys.stdout.isatty() else 200)
     counts = ", ".join(f"{number} {status}" for status, number in sorted(overview.counts.items()))
     clock = duration(overview.now)
-    alive = "scheduler runs" if overview.scheduler else "NO SCHEDULER RUNS"
+    alive = "scheduler runs"
+    if not overview.scheduler:
+        open_jobs = sum(overview.counts.get(status, 0) for status in OPEN_STATUSES)
+        alive = "NO SCHEDULER RUNS" if open_jobs else "all over, no scheduler runs"
     line = f"{folder}: {counts or 'no jobs'}; {clock} since its start; {alive}."
     console.print(line, markup=False, soft_wrap=True)
     machines = Table(box=box.SIMPLE_HEAD, pad_edge=False)
@@ -95,7 +101,7 @@ def _machine_row(one: MachineStatus, now: float) -> tuple[str, ...]:
 def _job_row(one: JobStatus, began: float) -> tuple[str, ...]:
     from rich.markup import escape
 
-    from hetsched.executor.store_client import clock_time
+    from hetsched.executor.overview import clock_time
 
     def at(seconds: float | None) -> str:
         return "-" if seconds is None else clock_time(began + seconds).removeprefix("at about ")

@@ -12,9 +12,10 @@ from hetsched.agents.policy import act
 from hetsched.agents.rules import make_rule
 from hetsched.envs.objective import Objective
 from hetsched.executor import backlog as module
-from hetsched.executor.backlog import Backlog, Choice
+from hetsched.executor.backlog import Backlog
 from hetsched.executor.protocol import Machine
 from hetsched.executor.queue import Job, Mode
+from hetsched.executor.view import Choice
 
 MACHINES = tuple(Machine(f"m{at}") for at in range(4))
 OBJECTIVE = Objective.parse("mean(flow_time + weighted_tardiness)")

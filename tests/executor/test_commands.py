@@ -97,6 +97,7 @@ def test_jobs_are_submitted_from_a_file(state: Path, tmp_path: Path) -> None:
         (["priority", "1", "b", "--weight", "-1"], "--weight is -1.0"),
         (["drain", "v100"], "there is no machine 'v100'; use cpu, h200"),
         (["logs", "b"], "job 'b' has not run yet"),
+        (["logs", "a", "-n", "-3"], "--lines is -3; give 0 or more"),
         (["logs", "a", "--attempt", "2"], "job 'a' has no attempt 2"),
         (["status", "--state", "elsewhere"], "elsewhere holds no queue"),
         (["status", "nobody"], "there is no job 'nobody'"),
@@ -143,6 +144,19 @@ def test_the_status_shows_drained_machines(
     said = capsys.readouterr().out
     assert f"drained: failed [twice]{more}" in said
     assert "machine 'cpu' is drained" in said
+
+
+def test_the_status_of_a_queue_that_is_over_alarms_nobody(
+    state: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with contextlib.closing(StoreLedger(state)) as ledger:
+        ledger.load()
+        ledger.fate("b", "failed", "its reason is longer than a line of a narrow terminal, " * 2)
+    assert call("status") == 0
+    said = capsys.readouterr().out
+    assert "all over, no scheduler runs" in said
+    assert "NO SCHEDULER" not in said
+    assert "longer than a line of a narrow terminal" in said  # no word broken in a pipe
 
 
 def test_requests_say_who_will_carry_them_out(

@@ -13,10 +13,10 @@ import pytest
 from rich.console import Console
 
 from hetsched.executor.live_view import LiveView, picture
+from hetsched.executor.overview import JobStatus, MachineStatus
 from hetsched.executor.protocol import Machine
 from hetsched.executor.queue import Job, Mode
 from hetsched.executor.snapshot import Snapshot, Watch
-from hetsched.executor.store_client import JobStatus, MachineStatus
 from hetsched.tests.executor.made_states import EVIL, make_state
 
 HIDE, SHOW = "\x1b[?25l", "\x1b[?25h"
