@@ -137,7 +137,7 @@ def run_scheduler(state: Path, away_every: float, seed: int) -> int:
 
             return OutageExecutor(make_local(*arguments), away_every, seed, tell)  # type: ignore[arg-type]
 
-        run._executor = make
+        run._executor = make  # type: ignore[assignment]
         status = run.main(["--state", str(state), "--policy", "ect", "--quiet"])
     except BaseException:
         import traceback
