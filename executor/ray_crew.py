@@ -111,7 +111,9 @@ class Crew:
         self._exits = exits
         self._mark = log_dir / f".hetsched-{uuid.uuid4().hex}"
         self._marks = [self._mark]
-        if exits is not None:
+        if exits is not None:  # one scheduler at a time has this folder
+            for left in exits.folder.glob(".hetsched-*"):  # by one that was killed
+                left.unlink()
             self._marks.append(exits.path(self._mark.name, 0))
         for mark in self._marks:
             mark.touch()

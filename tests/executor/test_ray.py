@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import inspect
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -21,6 +23,7 @@ from typing import Any
 import pytest
 
 from hetsched.agents.rules import make_rule
+from hetsched.executor import ray_executor
 from hetsched.executor.adapter import Silent, run_queue
 from hetsched.executor.protocol import Attempt, Executor, Machine
 from hetsched.executor.queue import Job, Mode, Queue
@@ -35,17 +38,43 @@ from hetsched.tests.executor.conformance_processes import (
     wait_until,
 )
 
-ray = pytest.importorskip("ray", reason="Ray is not installed: pip install 'hetsched[ray]'")
-pytestmark = pytest.mark.slow  # a minute on an idle computer of two cores
+ray = pytest.importorskip("ray", reason="Ray is not installed: pip install -e '.[ray]'")
+pytestmark = pytest.mark.slow
 STORE = 80 * 2**20
 PATIENCE = 180.0  # seconds; a busy computer starts a worker in some of them
+AGENTS = (
+    "metrics_agent_port", "metrics_export_port", "runtime_env_agent_port",
+    "dashboard_agent_listen_port",
+)  # fmt: skip
+
+
+def add_node(cluster: Any, **options: object) -> Any:
+    """A node whose agents have their ports."""
+    with contextlib.ExitStack() as stack:
+        holders = [stack.enter_context(socket.create_server(("", 0))) for _ in AGENTS]
+        ports = [holder.getsockname()[1] for holder in holders]
+    return cluster.add_node(
+        **options, object_store_memory=STORE, **dict(zip(AGENTS, ports, strict=True))
+    )
 
 
 def add_gpus(cluster: Any, kind: str, count: int) -> Any:
-    resources = {f"machine:{kind}": count}
-    return cluster.add_node(
-        num_cpus=1, num_gpus=count, resources=resources, object_store_memory=STORE
-    )
+    return add_node(cluster, num_cpus=1, num_gpus=count, resources={f"machine:{kind}": count})
+
+
+def patient(get_node: Callable[..., Any]) -> Callable[..., Any]:
+    """Ray gives a node half a minute to start, which is little on a busy computer."""
+
+    def get(*arguments: Any) -> Any:
+        give_up = time.monotonic() + PATIENCE
+        while True:
+            try:
+                return get_node(*arguments)
+            except RuntimeError:  # it is not there yet
+                if time.monotonic() > give_up:
+                    raise
+
+    return get
 
 
 def processes_with(variable: str) -> list[int]:
@@ -58,29 +87,34 @@ def processes_with(variable: str) -> list[int]:
     return found
 
 
+def without_waiting(start_raylet: Callable[..., Any]) -> Callable[..., Any]:
+    """A node gives up when its agent, a Python program, has not told its port within 20 seconds.
+
+    Nobody here asks that port, so it is told beforehand.
+    """
+
+    def start(*arguments: Any, **options: Any) -> Any:
+        given = inspect.signature(start_raylet).bind(*arguments, **options).arguments
+        name = f"{AGENTS[-1]}_{given['node_id']}"
+        Path(given["session_dir"], name).write_text(str(given[AGENTS[-1]]), encoding="ascii")
+        return start_raylet(*arguments, **options)
+
+    return start
+
+
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Any]:
     """Everything of Ray's is in a folder of its own, and neither that nor a process is left."""
     from ray._private import services
     from ray.cluster_utils import Cluster
 
-    get_node = services.get_node
-
-    def patient_get_node(*arguments: Any) -> Any:
-        """Ray gives a node 30 seconds to start, which is little on a busy computer."""
-        give_up = time.monotonic() + PATIENCE
-        while True:
-            try:
-                return get_node(*arguments)
-            except RuntimeError:
-                if time.monotonic() > give_up:
-                    raise
-
     with (
         tempfile.TemporaryDirectory(prefix="ray-", ignore_cleanup_errors=True) as folder,
         pytest.MonkeyPatch.context() as patch,
     ):
-        patch.setattr(services, "get_node", patient_get_node)
+        patch.setattr(services, "get_node", patient(services.get_node))
+        patch.setattr(services, "start_raylet", without_waiting(services.start_raylet))
+        patch.setattr(ray_executor, "OPEN_SECONDS", PATIENCE)
         patch.setenv("RAY_TMPDIR", folder)
         patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
         patch.setenv("RAY_prestart_worker_first_driver", "0")  # processes that nobody would use
@@ -89,7 +123,7 @@ def cluster() -> Iterator[Any]:
         # Each of these would be one more Python process to wait for.
         less = {"include_dashboard": False, "include_log_monitor": False, "no_monitor": True}
         try:
-            made.add_node(num_cpus=4, object_store_memory=STORE, **less)
+            add_node(made, num_cpus=4, **less)
             add_gpus(made, "v100", 2)
             made.a100 = add_gpus(made, "a100", 1)
             ray.init(address=made.address, log_to_driver=False, logging_level="ERROR")

@@ -143,8 +143,11 @@ class FakeRay:
             raise self.fails
 
 
-def test_a_cluster_that_does_not_answer_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "ray", FakeRay(ConnectionError("Nobody.\nat home")))
+@pytest.mark.parametrize("error", [ConnectionError, Exception])
+def test_a_cluster_that_does_not_answer_is_one_sentence(
+    error: type[Exception], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "ray", FakeRay(error("Nobody.\nat home")))
     monkeypatch.setenv("RAY_USAGE_STATS_ENABLED", "0")
     with pytest.raises(RayUnavailable, match=r"^no Ray cluster at 10.0.0.1:6379: Nobody\.$"):
         ray_cluster.connect("10.0.0.1:6379")
