@@ -179,7 +179,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     add("--variants", default="", metavar="REGEX", help="whose name it finds (default: all)")
     add("--seeds", type=int, default=3, metavar="N", help="trainings of each (default 3)")
     add(
-        "--decisions", type=int, default=160_000, metavar="N", help="of a run (default %(default)s)"
+        "--decisions", type=int, default=120_000, metavar="N", help="of a run (default %(default)s)"
     )
     add("--workers", type=int, default=2, help="runs at a time (default %(default)s)")
     add("--runs", type=Path, default=RUNS, help="where the run folders are")

@@ -88,6 +88,11 @@ def variants() -> tuple[Variant, ...]:
             shares=(0.0, 1.0),
         ),
         Variant(
+            "PPO paid by outlook",
+            "rewards are regrets against the best schedule that annealing sees, not a bound's",
+            {"ppo.outlook_moves": 300},
+        ),
+        Variant(
             "no exploring",
             "the student never walks its own way in the warm start (no DAgger)",
             {"warm_start.explore": 0.0},
