@@ -154,7 +154,12 @@ def test_what_is_suspect_is_said_once() -> None:
     nvml = FakeNvml(first, second)
     news: list[str] = []
     with contextlib.closing(watch(nvml)) as made:
-        assert wait_until(lambda: bool(news.extend(made.news()) or news))
+
+        def hear() -> bool:
+            news.extend(made.news())
+            return bool(news)
+
+        assert wait_until(hear)
         first.uncorrected = 2
         time.sleep(0.15)
         news += made.news()
