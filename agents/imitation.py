@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 
 VALUE_WEIGHT = 0.5
+LIGHTEST, HEAVIEST = 0.25, 4.0  # weights of decisions
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,12 +35,21 @@ class Lessons:
 
     Attributes:
         graph: D rows; targets: (D, J * K + 1) bool, right actions; returns: (D,) float32, rewards
-            that followed.
+            that followed; weights: (D,) float32, of the decisions.
     """
 
     graph: Graph
     targets: Tensor
     returns: Tensor
+    weights: Tensor
+
+
+def _weights(regrets: Tensor) -> Tensor:
+    """(D,) float32: one, or in proportion to a regret (D,) that is known, one in their mean."""
+    known = (regrets > 0) & regrets.isfinite()
+    mean = regrets[known].mean()
+    weights = (regrets / mean).clamp(LIGHTEST, HEAVIEST)
+    return torch.where(known, weights, 1.0).float()
 
 
 class Imitation:
@@ -48,8 +58,8 @@ class Imitation:
     A round draws instances of one size, walks through them under the teacher's eye and learns
     from every decision met: the loss is minus the logarithm of the probability of the set of right
     actions.  Where several are right the student chooses among them, so it may settle on an order
-    of its own; what it does that turns out as good as the teacher's way is right, too.  Beside it
-    the network learns the value of where it stands: what will still be added to the cost, in the
+    of its own; what it does that turns out as good as the teacher's way is right, too, and where it
+    was wrong the decision weighs in proportion to what that cost.  Beside it the network learns the value of where it stands: what will still be added to the cost, in the
     unit of PPO's rewards, so that PPO does not begin with a critic that knows nothing.
 
     Args:
@@ -127,7 +137,7 @@ class Imitation:
         generator = torch.Generator().manual_seed(seed)
         state = State.initial(problem, self.scenario.objective, self.scenario.deciding)
         unit = reward_unit(state.clone(), self.reference)
-        graphs, targets, rows, bounds = [], [], [], []
+        graphs, targets, rows, bounds, regrets = [], [], [], [], []
         share = self.config.explore * min(1.0, 2 * self._part)  # first learn to walk
         explores = torch.rand(problem.batch_size, generator=generator) < share
         explores = explores.to(problem.device)
@@ -145,12 +155,19 @@ class Imitation:
             drawn = drawn.to(problem.device)
             state.step(drawn)
             taken = drawn[:, None]
-            as_good = teacher.follow(state, live & ~right.gather(1, taken).squeeze(1))
-            right = right.scatter(1, taken, right.gather(1, taken) | as_good[:, None])
+            wrong = live & ~right.gather(1, taken).squeeze(1)
+            regret = teacher.follow(state, wrong)
+            right = right.scatter(1, taken, (~wrong | (regret == 0))[:, None])
             targets.append(right[live])
+            regrets.append((regret / unit)[live])
         row = torch.cat(rows)  # (D,)
         returns = (torch.cat(bounds) - state.bound[row]) / unit[row]
-        return Lessons(Graph.concatenate(graphs), torch.cat(targets), returns.float())
+        return Lessons(
+            Graph.concatenate(graphs),
+            torch.cat(targets),
+            returns.float(),
+            _weights(torch.cat(regrets)),
+        )
 
     def _learn(self, lessons: Lessons, rng: np.random.Generator) -> dict[str, float]:
         losses, right, errors = [], [], []
@@ -161,7 +178,8 @@ class Imitation:
                 rows = order[begin : begin + size]
                 scores, values = self.network(graph.rows(rows))
                 logits, wanted = scores.log_softmax(1), targets[rows]
-                loss = -logits.masked_fill(~wanted, -torch.inf).logsumexp(1).mean()
+                likelihood = logits.masked_fill(~wanted, -torch.inf).logsumexp(1)  # (batch,)
+                loss = -(lessons.weights[rows] * likelihood).mean()
                 error = (values - lessons.returns[rows]).square().mean()
                 self.optimizer.zero_grad()
                 (loss + VALUE_WEIGHT * error).backward()

@@ -42,7 +42,8 @@ class Teacher(Protocol):
         """The rows (B,) bool of the state have just got there by an action that was not right.
 
         Returns:
-            (B,) bool: rows among them where it has turned out to be as good as a right one.
+            (B,) float64: how much more that costs than a right one, zero in other rows; infinity
+            where it cannot be said.
         """
         ...
 
@@ -59,7 +60,7 @@ class RuleTeacher:
 
     def follow(self, state: State, wrong: Tensor) -> Tensor:
         """A rule has something to say about any state."""
-        return torch.zeros_like(wrong)
+        return torch.where(wrong, INF, 0.0).double()
 
 
 class ScheduleTeacher:
@@ -104,7 +105,8 @@ class ScheduleTeacher:
         self.costs = before.clone()
         self._solve(state, (wrong & ~state.done).nonzero().flatten().tolist())
         self.costs = torch.where(state.done, state.bound, self.costs)
-        return wrong & (self.costs <= before + CLOSE * before.abs())
+        more = self.costs - before
+        return torch.where(wrong & (more > CLOSE * before.abs()), more, 0.0)
 
     def _solve(self, state: State, rows: Sequence[int]) -> None:
         """Solve what remains of these rows."""
