@@ -174,6 +174,8 @@ class Scheduler:
                 status, reason = after_preemption(outcome.exit_code, killed=False)
                 outcome = replace(outcome, status=status, reason=reason)
             name = outcome.attempt.job
+            if name in self._cancelled and outcome.status != "done":
+                outcome = replace(outcome, status="cancelled")  # perhaps asked by another scheduler
             if outcome.status == "cancelled" and self._is_for_later(name):
                 reason = "killed when the queue was stopped; it goes on with the next run"
                 outcome = replace(outcome, status="preempted", reason=reason)

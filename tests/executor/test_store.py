@@ -81,8 +81,10 @@ def wait_until(condition: Callable[[], bool], seconds: float = 20.0) -> None:
         time.sleep(0.02)
 
 
-def left_running(state: Path, *jobs: Job) -> int:
+def left_running(state: Path, *jobs: Job, cancelling: bool = False) -> int:
     """A queue whose scheduler died with its jobs running; returns the scheduler's number.
+
+    It may just have asked them to end, because somebody has cancelled them.
 
     The child does what a scheduler does between a decision and the next event, and is then gone
     as after SIGKILL: nothing is closed.
@@ -98,6 +100,12 @@ def left_running(state: Path, *jobs: Job) -> int:
             ledger.starting(attempt, executor.now())
             ledger.commit()
             executor.start(attempt)
+        if cancelling:
+            time.sleep(0.3)  # traps must be set
+            for one in jobs:
+                executor.stop(one.name)
+                ledger.asked(one.name, "cancel")
+            ledger.commit()
         os._exit(0)
     os.waitpid(child, 0)
     return child
@@ -310,6 +318,20 @@ def test_a_preempted_job_goes_on_elsewhere_without_using_up_a_retry(
     done = run(state)
     told = [(one.status, one.attempt.machine) for one in done.outcomes]
     assert told == [("preempted", "m"), ("done", "n")]
+
+
+@pytest.mark.parametrize("code", [1, 75, 143])
+def test_a_job_whose_cancellation_ended_without_a_scheduler_does_not_run_again(
+    state: Path, tmp_path: Path, code: int
+) -> None:
+    ran = tmp_path / "ran"
+    script = f"echo >> {ran}; trap 'exit {code}' TERM; sleep 60 & wait"
+    left_running(state, job("a", script, retries=3), cancelling=True)
+    time.sleep(0.3)  # its exit code is on disk
+    done = run(state)
+    assert [one.attempt.number for one in done.outcomes] == [1]
+    assert statuses(state) == {"a": "cancelled"}
+    assert ran.read_text() == "\n"
 
 
 def test_a_drained_machine_stays_so_after_a_restart_and_its_jobs_wait(state: Path) -> None:
