@@ -6,8 +6,6 @@ Nothing here imports torch at the top, so that ``--help`` stays instant.
 from __future__ import annotations
 
 import contextlib
-import ctypes
-import platform
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -118,6 +116,9 @@ def keep_freed_memory() -> bool:
 
     Elsewhere than on Linux with glibc this does nothing.
     """
+    import ctypes
+    import platform  # both for those commands only that touch tensors
+
     if sys.platform != "linux" or platform.libc_ver()[0] != "glibc":
         return False
     try:

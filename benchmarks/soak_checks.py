@@ -12,7 +12,8 @@ from pathlib import Path
 
 from hetsched.executor import store
 from hetsched.executor.exits import Exits
-from hetsched.executor.store_client import FINAL, Client
+from hetsched.executor.overview import FINAL
+from hetsched.executor.store_client import Client
 
 WARM_JOBS = 200  # after which everything has been loaded
 

@@ -89,7 +89,7 @@ class Reader(Client):
 
     def __init__(self, folder: str | Path) -> None:
         self.folder = Path(folder)
-        self._file = store.connect(self.folder, read_only=True)
+        self.file = store.connect(self.folder, read_only=True)
 
     def snapshot(self, jobs: int = JOBS, bars: int = BARS) -> Snapshot:
         """Everything, of one moment.
@@ -97,10 +97,10 @@ class Reader(Client):
         Args:
             jobs, bars: so many at most, see `Snapshot`.
         """
-        self._file.execute("BEGIN")  # all that follows sees the same moment
+        self.file.execute("BEGIN")  # all that follows sees the same moment
         try:
             overview = self.overview(jobs)
-            meta = store.read_meta(self._file)
+            meta = store.read_meta(self.file)
             clock = self._clock(overview)
             latest = self._bars("1", "started DESC, job DESC", bars)
             return Snapshot(
@@ -113,14 +113,14 @@ class Reader(Client):
                     )
                 ),
                 busy=dict(
-                    self._file.execute(
+                    self.file.execute(
                         "SELECT machine, sum(demand * (coalesce(ended, ?) - started)) "
                         "FROM attempts GROUP BY machine",
                         (clock,),
                     )
                 ),
                 attempts=dict(
-                    self._file.execute("SELECT status, count(*) FROM attempts GROUP BY status")
+                    self.file.execute("SELECT status, count(*) FROM attempts GROUP BY status")
                 ),
                 finish=_finish(overview),
                 decision_seconds=overview.decisions * overview.mean_decision,
@@ -128,7 +128,7 @@ class Reader(Client):
                 name=self.folder.absolute().name,
             )
         finally:
-            self._file.execute("ROLLBACK")
+            self.file.execute("ROLLBACK")
 
     def capacities(self) -> dict[str, int]:
         """Units of every machine."""
@@ -146,11 +146,11 @@ class Reader(Client):
         self.log_of(job, attempt)  # raises where there is none
         number = attempt
         if number is None:
-            (number,) = self._file.execute(
+            (number,) = self.file.execute(
                 "SELECT max(number) FROM attempts JOIN jobs ON jobs.id = job WHERE name = ?", (job,)
             ).fetchone()
         folders = [self.folder / store.LOGS]  # first: a state may have been moved since
-        if said := store.read_meta(self._file).get("logs"):
+        if said := store.read_meta(self.file).get("logs"):
             folders.append(Path(said))
         for folder in folders:
             path = folder / file_name(job, number, "log")
@@ -161,13 +161,13 @@ class Reader(Client):
     def _clock(self, overview: Overview) -> float:
         if overview.scheduler or overview.counts.get("running"):
             return overview.now
-        (latest,) = self._file.execute(
+        (latest,) = self.file.execute(
             "SELECT max(max(started), coalesce(max(ended), 0)) FROM attempts"
         ).fetchone()
         return float(latest or 0.0)
 
     def _bars(self, condition: str, order: str, limit: int) -> list[Bar]:
-        rows = self._file.execute(
+        rows = self.file.execute(
             "SELECT name, number, machine, demand, started, ended, expected, attempts.status, "
             "attempts.reason FROM attempts JOIN jobs ON jobs.id = job "
             f"WHERE {condition} ORDER BY {order} LIMIT ?",
