@@ -87,13 +87,13 @@ def test_a_state_in_a_folder_that_is_not_ours_can_be_read(
 def test_reading_holds_up_no_writer(state: Path) -> None:
     with reader(state) as one, contextlib.closing(StoreLedger(state)) as ledger:
         one.file.execute("BEGIN")
-        assert one._statuses(["gang"]) == {"gang": "waiting"}
+        assert one.statuses(["gang"]) == {"gang": "waiting"}
         ledger.load()
         ledger.fate("gang", "cancelled", "")
         ledger.commit()  # while the reader is in the middle of it
-        assert one._statuses(["gang"]) == {"gang": "waiting"}
+        assert one.statuses(["gang"]) == {"gang": "waiting"}
         one.file.execute("ROLLBACK")
-        assert one._statuses(["gang"]) == {"gang": "cancelled"}
+        assert one.statuses(["gang"]) == {"gang": "cancelled"}
 
 
 def test_a_watch_reads_no_more_often_than_it_is_told(state: Path) -> None:
