@@ -91,9 +91,8 @@ def build_parser() -> argparse.ArgumentParser:
     add(
         "--temperature",
         type=float,
-        default=1.0,
         metavar="T",
-        help="of the samples; lower stays closer to greedy (default %(default)g)",
+        help="of the samples; lower stays closer to greedy (default: 2)",
     )
     add(
         "--search-seconds",

@@ -59,8 +59,9 @@ class Imitation:
     from every decision met: the loss is minus the logarithm of the probability of the set of right
     actions.  Where several are right the student chooses among them, so it may settle on an order
     of its own; what it does that turns out as good as the teacher's way is right, too, and where it
-    was wrong the decision weighs in proportion to what that cost.  Beside it the network learns the value of where it stands: what will still be added to the cost, in the
-    unit of PPO's rewards, so that PPO does not begin with a critic that knows nothing.
+    was wrong the decision weighs in proportion to what that cost.  Beside it the network learns the
+    value of where it stands: what will still be added to the cost, in the unit of PPO's rewards, so
+    that PPO does not begin with a critic that knows nothing.
 
     Args:
         network: trained in place.

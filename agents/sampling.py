@@ -10,6 +10,7 @@ import numpy as np
 import torch
 
 from hetsched.agents.evaluation import MAX_EDGES, Answers, padded_edges
+from hetsched.agents.learned import LearnedPolicy
 from hetsched.agents.policy import rollout
 from hetsched.envs.problem import Problem
 from hetsched.envs.simulator import State
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from hetsched.envs.schedule import Schedule
     from hetsched.envs.simulator import Deciding
 
+OF_NETWORKS, OF_RULES = 2.0, 0.25  # temperatures
+
 
 @dataclass(frozen=True)
 class BestOfSamples:
@@ -36,6 +39,8 @@ class BestOfSamples:
         policy: what decides: a network or a rule.
         samples: K, schedules per instance.
         temperature: scores are divided by it before the softmax; lower stays closer to greedy.
+            None: what was best on instances of our own seeds, of networks that PPO has made sure
+            of themselves, and of rules whose scores are logarithms.
 
     Raises:
         ValueError: fewer than one sample, or a temperature that is not positive.
@@ -43,18 +48,23 @@ class BestOfSamples:
 
     policy: Policy
     samples: int
-    temperature: float = 1.0
+    temperature: float | None = None
     kind: str = field(default="policy", init=False)
 
     def __post_init__(self) -> None:
         if self.samples < 1:
             raise ValueError(f"samples must be at least 1, got {self.samples}")
-        if not 0 < self.temperature < float("inf"):
+        if self.temperature is not None and not 0 < self.temperature < float("inf"):
             raise ValueError(f"the temperature must be above 0, got {self.temperature:g}")
 
     @property
     def name(self) -> str:
         return f"{self.policy.name}@{self.samples}"
+
+    def _temperature(self) -> float:
+        if self.temperature is not None:
+            return self.temperature
+        return OF_NETWORKS if isinstance(self.policy, LearnedPolicy) else OF_RULES
 
     def hindsight(self, deciding: Deciding) -> bool:
         return deciding == "dispatch" and self.samples > 1
@@ -77,7 +87,7 @@ class BestOfSamples:
                 state,
                 sampled=sampled,
                 generator=generator,
-                temperature=self.temperature,
+                temperature=self._temperature(),
             )
             best.offer(state, group=size, elapsed=clock(setting.device) - began)
         return best.answers()

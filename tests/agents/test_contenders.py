@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from hetsched.agents import sampling
+from hetsched.agents.checkpoint import load_policy
 from hetsched.agents.contenders import (
     PORTFOLIOS,
     OnePolicy,
@@ -22,6 +23,7 @@ from hetsched.agents.rules import make_rule
 from hetsched.agents.sampling import BestOfSamples
 from hetsched.envs.instance import Instance
 from hetsched.envs.objective import Objective
+from hetsched.envs.scenarios import get_scenario, sample_instances
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -161,3 +163,15 @@ def test_policies_are_named_by_what_tells_their_files_apart(
     paths: list[str], names: tuple[str, ...]
 ) -> None:
     assert policy_names([Path(path) for path in paths]) == names
+
+
+@pytest.mark.parametrize(("name", "temperature"), [("hitzges", 2.0), ("atc", 0.25)])
+def test_networks_and_rules_have_temperatures_of_their_own(name: str, temperature: float) -> None:
+    instances = sample_instances(get_scenario("hitzges"), 4, 0, 15, 3)
+    policy = make_rule(name) if name == "atc" else load_policy(name)
+    own, same, other = (
+        measure(BestOfSamples(policy, 4, one), instances, PLAN).costs.tolist()
+        for one in (None, temperature, 50.0)
+    )
+    assert own == same
+    assert own != other
