@@ -100,44 +100,48 @@ def read_config(path: str | Path) -> TrainConfig:
 def recipe(scenario: str) -> TrainConfig:
     """The configuration that works for a scenario, options like ``:load=0.9`` included."""
     head = scenario.partition(":")[0]
+    plans = PPOConfig(
+        learning_rate=2.5e-4, n_epochs=3, gae_lambda=0.9, ent_coef=0.0, outlook_moves=1000
+    )
     if head == "hitzges":
         return TrainConfig(
             scenario,
             sizes=((8, 4), (20, 4), (12, 5), (8, 4), (20, 4), (30, 6)),
-            timesteps=300_000,
+            repeats=16,
             eval_freq=100_000,
+            eval_count=150,
             network=NetworkConfig(hidden=40),
             warm_start=ImitationConfig(decisions=1_800_000),
-            ppo=PPOConfig(learning_rate=1e-4),
+            ppo=plans,
         )
     if head == "rcmax":
         return TrainConfig(
             scenario,
             sizes=((20, 4), (30, 6), (30, 10), (20, 10)),
             warm_start=ImitationConfig(decisions=900_000),
-            ppo=PPOConfig(learning_rate=2e-4),
+            ppo=plans,
         )
     if head == "fjsp":
         return TrainConfig(
             scenario,
             sizes=((6, 4), (10, 5), (8, 5), (10, 5)),
             groups=16,
-            warm_start=ImitationConfig(decisions=900_000, instances=32),
-            ppo=PPOConfig(learning_rate=2e-4),
+            warm_start=ImitationConfig(decisions=500_000, instances=32, moves_per_job=1000),
+            ppo=plans,
         )
     if head == "dag":
         return TrainConfig(
             scenario,
             sizes=((12, 3), (20, 4), (16, 4), (30, 6)),
             warm_start=ImitationConfig(decisions=900_000, moves_per_job=3000),
-            ppo=PPOConfig(learning_rate=2e-4),
+            ppo=plans,
         )
     if head == "upmsp":
         return TrainConfig(
             scenario,
             sizes=((12, 3), (20, 5), (16, 5), (30, 6)),
             warm_start=ImitationConfig(decisions=900_000, moves_per_job=4000),
-            ppo=PPOConfig(learning_rate=2e-4),
+            ppo=plans,
         )
     online = PPOConfig(learning_rate=3e-4, batch_size=4096, gae_lambda=0.95, ent_coef=0.0005)
     if head in ("gpu-cluster", "gpu-cluster-noisy"):

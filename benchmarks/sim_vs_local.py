@@ -5,7 +5,7 @@ time, are run by the same policies on both: first on the simulated executor's cl
 processes. The makespans are compared, in percent of the predicted one.
 
     python benchmarks/sim_vs_local.py                          # some 3 minutes
-    python benchmarks/sim_vs_local.py --jobs 8 --seeds 1 --policy spt --out /tmp/short.json
+    python benchmarks/sim_vs_local.py --jobs 8 --seeds 1 --policy spt --out short.json
 
 What the local executor adds (decisions, starting processes, noticing their ends) takes CPU time, so
 a busy computer shows larger differences; the load is kept with every figure. Status 1: a difference

@@ -7,7 +7,7 @@ right one; every job that is done must have run to its end once, and no other; n
 left; and memory may not grow. For that the last two fifths of the jobs run under one scheduler.
 
     python benchmarks/soak.py                      # 5,000 jobs
-    python benchmarks/soak.py --jobs 300 --kill-every 5 --away-every 5 --out /tmp/short.json
+    python benchmarks/soak.py --jobs 300 --kill-every 5 --away-every 5 --out short.json
 
 The schedulers are forks of this process, so that a restart costs no import of torch. Status 1:
 something is wrong.
