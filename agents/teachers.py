@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 INF = float("inf")
 CLOSE = 1e-9  # relative difference of costs that are the same
 FOLLOWED = ("starts", "slots", "machines", "costs")
-Indices, Times = npt.NDArray[np.int64], npt.NDArray[np.float64]
+Indices = npt.NDArray[np.int64]
+Times = npt.NDArray[np.float64]
 
 
 class Teacher(Protocol):

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from hetsched.executor.commands.run import parse
+from hetsched.executor.commands.run_options import parse
 from hetsched.executor.queue_file import load_queue
 
 FOLDER = Path(__file__).resolve().parent.parent / "examples" / "schedulers"

@@ -250,6 +250,7 @@ def test_another_way_that_costs_the_same_is_as_good() -> None:
     instance = Instance.from_matrix([[2.0, 2.0], [2.0, 2.0], [4.0, 4.0]])
     problem = Problem.from_instances([instance]).repeat(3)
     plan = rebuilt(instance, [[0, 1], [2]])
+    assert plan is not None
 
     def solve(part: Instance) -> Schedule:
         if part is instance:

@@ -14,6 +14,7 @@ import torch
 
 from hetsched.agents import ppo
 from hetsched.agents.learned import LearnedPolicy
+from hetsched.agents.metrics import read_curves
 from hetsched.agents.policy import rollout
 from hetsched.agents.rules import make_rule
 from hetsched.benchmarks import ablations, ablations_networks, ablations_report
@@ -110,7 +111,7 @@ def test_a_run_is_trained_kept_and_drawn(tiny: None, tmp_path: Path, capsys: Any
     for name in ("base", "residual over atc"):
         words = [str(word) for key, path in paths.items() for word in (f"--{key}", path)]
         ablations.main(["--run", name, "--decisions", "64", *words])
-    assert ppo.SchedulingNetwork is ablations_networks.ResidualNetwork
+    assert vars(ppo)["SchedulingNetwork"] is ablations_networks.ResidualNetwork
     ablations.main(["--decisions", "64", "--seeds", "1", "--draw-only", *words])
     curves = json.loads((tmp_path / "a.json").read_text())["curves"]
     assert [one["variant"] for one in curves] == ["base", "residual over atc"]
@@ -129,7 +130,7 @@ def test_all_variants_are_validated_on_the_same_instances(tiny: None, tmp_path: 
     same = variants.Variant("same", "", {"sizes": variants.SIZES})
     ablations.train_one(same, 0, 64, tmp_path / "same")
     first = [
-        ablations_report.read_curves(tmp_path / name / "metrics.csv")["validation/rule_cost"][1][-1]
+        read_curves(tmp_path / name / "metrics.csv")["validation/rule_cost"][1][-1]
         for name in ("other", "same")
     ]
     assert first[0] == first[1]

@@ -17,7 +17,7 @@ from hetsched.executor.restore import resume_queue
 from hetsched.executor.simulated import SimulatedExecutor
 from hetsched.executor.store_ledger import StoreLedger
 from hetsched.executor.store_merge import merge
-from hetsched.tests.executor.test_store import MACHINES, client, make
+from hetsched.tests.executor.left_queues import MACHINES, client, make
 
 if TYPE_CHECKING:
     from torch import Tensor
