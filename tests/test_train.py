@@ -337,9 +337,9 @@ def test_a_sweep_may_give_every_option_as_key_and_value(capsys: pytest.CaptureFi
 
 
 def test_parallel_rollouts_stay_as_many_when_the_repeats_change() -> None:
-    from hetsched.agents.recipe import recipe
+    from hetsched.agents.recipe import TrainConfig
 
-    config = recipe("hitzges")
+    config = TrainConfig("hitzges", groups=32, repeats=8)
     for options, groups, repeats in (
         (Options(repeats=16), 16, 16),
         (Options(n_envs=64), 8, 8),
