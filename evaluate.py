@@ -92,7 +92,7 @@ def build_parser() -> argparse.ArgumentParser:
         "--temperature",
         type=float,
         metavar="T",
-        help="of the samples; lower stays closer to greedy (default: 2)",
+        help="of the samples; lower stays closer to greedy (default: the checkpoint's)",
     )
     add(
         "--search-seconds",
@@ -285,13 +285,13 @@ def load_policies(args: argparse.Namespace, objective: Objective) -> dict[str, P
     """
     from hetsched.agents.checkpoint import load_checkpoint, resolve_policy
     from hetsched.agents.contenders import policy_names
-    from hetsched.agents.learned import LearnedPolicy
 
     policies: dict[str, Policy] = {}
     paths = [resolve_policy(given) for given in args.policy]
     for name, path in zip(policy_names(paths), paths, strict=True):
         checkpoint = load_checkpoint(path)
-        policies[name] = LearnedPolicy(checkpoint.network.to(_device(args.device)), name)
+        checkpoint.network.to(_device(args.device))
+        policies[name] = checkpoint.policy(name)
         trained = checkpoint.metadata.get("objective", str(objective))
         if trained != str(objective):
             print(f"note: {name} was trained for {trained}.", file=sys.stderr)

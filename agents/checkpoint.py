@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -45,6 +46,13 @@ class Checkpoint:
 
     network: SchedulingNetwork
     metadata: dict[str, Any]
+
+    def policy(self, name: str = "learned") -> LearnedPolicy:
+        """It decides; its samples are drawn at the temperature that the metadata name, or at 1."""
+        temperature = self.metadata.get("temperature", 1.0)
+        if not isinstance(temperature, int | float) or not 0 < temperature < math.inf:
+            temperature = 1.0
+        return LearnedPolicy(self.network, name, float(temperature))
 
 
 def feature_names() -> dict[str, list[str]]:
@@ -194,4 +202,4 @@ def load_policy(name_or_path: str | Path, name: str = "learned") -> LearnedPolic
     Raises:
         CheckpointError: see :func:`load_checkpoint`.
     """
-    return LearnedPolicy(load_checkpoint(resolve_policy(str(name_or_path))).network, name)
+    return load_checkpoint(resolve_policy(str(name_or_path))).policy(name)

@@ -20,10 +20,13 @@ class LearnedPolicy:
     Args:
         network: put into evaluation mode.
         name: how tables call it.
+        temperature: at which the best of some tens of samples is best.
     """
 
-    def __init__(self, network: SchedulingNetwork, name: str = "learned") -> None:
-        self.network, self.name = network.eval(), name
+    def __init__(
+        self, network: SchedulingNetwork, name: str = "learned", temperature: float = 1.0
+    ) -> None:
+        self.network, self.name, self.temperature = network.eval(), name, temperature
         network.keep_at_hand()
 
     @torch.inference_mode()

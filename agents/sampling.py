@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from hetsched.envs.schedule import Schedule
     from hetsched.envs.simulator import Deciding
 
-OF_NETWORKS, OF_RULES = 2.0, 0.25  # temperatures
+OF_RULES = 0.25  # temperature: their scores are logarithms
 
 
 @dataclass(frozen=True)
@@ -39,8 +39,7 @@ class BestOfSamples:
         policy: what decides: a network or a rule.
         samples: K, schedules per instance.
         temperature: scores are divided by it before the softmax; lower stays closer to greedy.
-            None: what was best on instances of our own seeds, of networks that PPO has made sure
-            of themselves, and of rules whose scores are logarithms.
+            None: that of the checkpoint, or what was best for rules on instances of our own seeds.
 
     Raises:
         ValueError: fewer than one sample, or a temperature that is not positive.
@@ -64,7 +63,7 @@ class BestOfSamples:
     def _temperature(self) -> float:
         if self.temperature is not None:
             return self.temperature
-        return OF_NETWORKS if isinstance(self.policy, LearnedPolicy) else OF_RULES
+        return self.policy.temperature if isinstance(self.policy, LearnedPolicy) else OF_RULES
 
     def hindsight(self, deciding: Deciding) -> bool:
         return deciding == "dispatch" and self.samples > 1
