@@ -27,9 +27,12 @@ def remaining(state: State, row: int) -> tuple[Instance, NDArray[np.int64], NDAr
         row: with at least one unscheduled job.
 
     Returns:
-        The instance, and the index in the whole of each of its jobs (jobs,) and modes (modes,).
+        The instance (the whole one where nothing is scheduled), and the index in the whole of each
+        of its jobs (jobs,) and modes (modes,).
     """
     whole = state.problem.instances[row]
+    if not bool(state.scheduled[row].any()):
+        return whole, np.arange(whole.num_jobs), np.arange(whole.num_modes)
     left = ~state.scheduled[row, : whole.num_jobs].cpu().numpy()  # (jobs,)
     jobs, modes = np.flatnonzero(left), np.flatnonzero(left[whole.mode_jobs])
     setups = whole.setup_times

@@ -117,7 +117,7 @@ class ScheduleTeacher:
             decided = chosen[row].tobytes() + starts[row].tobytes()
             key = id(state.problem.instances[row]), decided
             same.setdefault(key, []).append(row)
-        parts = [_left(state, group[0]) for group in same.values()]
+        parts = [remaining(state, group[0]) for group in same.values()]
         with ThreadPoolExecutor(self.workers) as pool:  # compiled loops let go of the interpreter
             found = list(pool.map(self.solve, (part for part, _, _ in parts)))
         for group, (_, jobs, modes), one in zip(same.values(), parts, found, strict=True):
@@ -177,14 +177,6 @@ class ScheduleTeacher:
         modes.scatter_(2, self.slots[:, :, None], next_up[:, :, None])
         wait = torch.zeros(len(starts), 1, dtype=torch.bool, device=problem.device)
         return torch.cat([modes.flatten(1), wait], dim=1) & state.mask()
-
-
-def _left(state: State, row: int) -> tuple[Instance, Indices, Indices]:
-    """As :func:`remaining`; the instance itself where nothing is decided."""
-    if bool(state.scheduled[row].any()):
-        return remaining(state, row)
-    whole = state.problem.instances[row]
-    return whole, np.arange(whole.num_jobs), np.arange(whole.num_modes)
 
 
 def teacher_rule(

@@ -42,7 +42,8 @@ class Outlook(Protocol):
     """What rows will cost if all goes on well from where they are.
 
     Attributes:
-        costs: (B,) float64, decisions included; the true costs of finished rows.
+        costs: (B,) float64, decisions included; the true costs of finished rows. Every step gives a
+            new tensor.
     """
 
     costs: Tensor
@@ -156,7 +157,7 @@ class VectorEnvironment:
     def _step(self, actions: Tensor) -> Tensor:
         if self.outlook is None:
             return self.state.step(actions)
-        before = self.outlook.costs.clone()
+        before = self.outlook.costs
         self.outlook.step(self.state, actions)
         return before - self.outlook.costs
 
