@@ -32,7 +32,6 @@ class Reinforcement:
         network: its weights are copied; ``self.network`` is the one that learns.
         scenario, sizes: what to draw; sizes in turn.
         config: of the run.
-        resumed: the network comes from this stage, not from the one before it.
     """
 
     def __init__(
@@ -41,7 +40,6 @@ class Reinforcement:
         scenario: Scenario,
         sizes: Sequence[tuple[int, int]],
         config: TrainConfig,
-        resumed: bool = False,
     ) -> None:
         self.config = config
         outlook = None
@@ -68,8 +66,6 @@ class Reinforcement:
         )
         self.network = network_of(self.model)
         self.network.load_state_dict(network.state_dict())
-        if outlook is not None and not resumed:
-            self.network.forget_value()
         self._random: Tensor | None = None  # of torch, where a saved stage goes on
 
     @property

@@ -111,6 +111,8 @@ class ScheduleTeacher:
 
     def _solve(self, state: State, rows: Sequence[int]) -> None:
         """Solve what remains of these rows."""
+        if not rows:
+            return
         same: dict[tuple[int, bytes], list[int]] = {}
         chosen, starts = state.chosen.cpu().numpy(), state.starts.cpu().numpy()
         for row in rows:

@@ -146,8 +146,7 @@ class Trainer:
         self.stage, self._saved = "ppo", None
 
     def _reinforce(self) -> None:
-        resumed = self._saved is not None
-        stage = Reinforcement(self.network, self.scenario, self.sizes, self.config, resumed)
+        stage = Reinforcement(self.network, self.scenario, self.sizes, self.config)
         self.network = stage.network
         if self._saved is not None:
             stage.load_state_dict(self._saved, self._saved["torch_random"])
@@ -155,6 +154,8 @@ class Trainer:
         else:  # the warm start counts as planned, but steps never run backwards
             least = self.steps - stage.rollout_size + 1
             before = max(self.config.warm_start.decisions, least)
+            if self.config.ppo.outlook_moves:
+                self.network.forget_value()  # the warm start taught that of other rewards
         total = self.config.timesteps
         self.progress.stage("ppo", total, stage.decisions)
 

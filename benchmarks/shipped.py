@@ -15,9 +15,17 @@ import subprocess
 import sys
 from pathlib import Path
 
+from hetsched.benchmarks.quality_sets import BENCHES
+
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "benchmarks" / "results"
-SIZES = ("8x4", "20x4", "50x6", "100x10")
+# of `quality_sets`, with how many samples of the policy
+SETS = {
+    **{f"hitzges-{size}": 64 for size in ("8x4", "20x4", "50x6", "100x10")},
+    **{f"upmsp-{size}": 1 for size in ("20x5", "50x10", "100x15")},
+    **{f"fjsp-SD{number}-10x5": 32 for number in (1, 2)},
+    "rcmax-100x20": 1,
+}
 SEED = 3_000_017  # neither of training, nor of validation, nor of the table after training
 RULES = "allox,ect-wait,atc,min-min,max-min,sufferage,spt,lpt,edd,wspt,ect,fifo,heft,random"
 
@@ -26,11 +34,14 @@ def tables(data: Path | None, count: int) -> dict[str, list[str]]:
     """Name -> arguments of ``evaluate.py``."""
     found: dict[str, list[str]] = {}
     if data is not None:
-        for size in SIZES:
-            found[f"hitzges-{size}"] = [
-                *("--scenario", "hitzges", "--file", str(data / "hitzges" / f"{size}.npz")),
-                *("--policy", "hitzges", "--against", "atc-grid,atc,wspt,min-min"),
-                *("--samples", "64"),
+        for bench in BENCHES:
+            if bench.name not in SETS or bench.path is None:
+                continue
+            samples = SETS[bench.name]
+            found[bench.name] = [
+                *("--scenario", bench.scenario, "--file", str(data / bench.path)),
+                *("--policy", bench.scenario, "--against", ",".join(bench.rules + bench.grids)),
+                *(("--samples", str(samples)) if samples > 1 else ()),
             ]
     for name in ("gpu-cluster", "gpu-cluster-noisy", "gpu-cluster-single", "gpu-cluster-offline"):
         found[name] = [

@@ -28,8 +28,11 @@ if TYPE_CHECKING:
     from hetsched.executor.estimates import Estimates
     from hetsched.executor.gpu_watch import GpuWatch
     from hetsched.executor.guard import Guard
-    from hetsched.executor.protocol import Attempt, Executor
+    from hetsched.executor.protocol import Attempt, Executor, Status
     from hetsched.executor.store_ledger import Remembered, StoreLedger
+
+# What became of a job that is gone, by what it had been asked for.
+ENDS_AS: dict[str, Status] = {"cancel": "cancelled", "preempt": "preempted"}
 
 
 @runtime_checkable
@@ -133,13 +136,8 @@ def _recall_open(scheduler: Scheduler, one: Remembered) -> None:
         return
     now = max(started, executor.now())
     reason = "ran when the scheduler was killed, and is gone"
-    if one.asked == "cancel":
-        lost = Outcome(attempt, "cancelled", started, now, None, reason)
-    elif one.asked == "preempt":
-        lost = Outcome(attempt, "preempted", started, now, None, reason)
-    else:
-        lost = Outcome(attempt, "lost", started, now, None, reason)
-    scheduler.note([lost], blame=False)
+    status = ENDS_AS.get(one.asked, "lost")
+    scheduler.note([Outcome(attempt, status, started, now, None, reason)], blame=False)
 
 
 def _tell(ledger: StoreLedger, policy: str, scheduler: Scheduler) -> Run:

@@ -54,3 +54,22 @@ def test_the_best_completion_of_what_remains_costs_what_it_costs_in_the_whole(se
         # Each remaining job starts in the whole when it starts in the part.
         assert copy.starts[0, jobs].tolist() == pytest.approx(one.starts.tolist())
     assert ways
+
+
+@pytest.mark.parametrize("name", ["fjsp", "dag", "upmsp", "rcmax"])
+def test_what_is_in_sight_stays_so_while_it_is_followed(name: str) -> None:
+    scenario = get_scenario(name)
+    problem = Problem.from_instances(sample_instances(scenario, 2, 0, 5, 3)).repeat(2)
+    teacher = annealing_teacher(problem, scenario.objective, moves_per_job=50, seed=1)
+    state = State.initial(problem, scenario.objective, "plan")
+    generator = torch.Generator().manual_seed(0)
+    while not bool(state.done.all()):
+        before, right = teacher.costs, teacher.targets(state)
+        actions = torch.multinomial(state.mask().float(), 1, generator=generator).squeeze(1)
+        actions[0] = torch.multinomial(
+            (right if not state.done[0] else state.mask())[0].float(), 1, generator=generator
+        )
+        teacher.step(state, actions)
+        followed = right.gather(1, actions[:, None]).squeeze(1)
+        torch.testing.assert_close(teacher.costs[followed], before[followed])
+    torch.testing.assert_close(teacher.costs, state.cost())
