@@ -19,6 +19,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
 
+from hetsched.executor import processes
+
 # SIGTERM reaches the whole group. The command gets it too, with its usual effect, because a trap
 # that does something is not inherited; the shell waits for it, and so can still note the status.
 _SCRIPT = 'trap : TERM INT HUP; "$@"; code=$?; echo $code >"$0"; exit $code'
@@ -106,15 +108,15 @@ class Exits:
                 if not entry.name.isdigit():
                     continue
                 with contextlib.suppress(OSError, ValueError):
-                    variables = Path(entry.path, "environ").read_bytes().split(b"\0")
+                    variables = processes.environment(int(entry.name))
                     if mine in variables and (one := _marked(int(entry.name), variables)):
                         found.append(one)
         return found
 
-    def wrapper_of(self, processes: list[Marked], job: str, number: int) -> Marked | None:
+    def wrapper_of(self, living: list[Marked], job: str, number: int) -> Marked | None:
         """The shell of an attempt among the processes."""
         path = os.fspath(self.path(job, number))
-        for one in processes:
+        for one in living:
             if one.job == job and one.number == number and one.arguments[2:4] == (_SCRIPT, path):
                 return one
         return None
@@ -153,8 +155,7 @@ class Exits:
             return None
         try:
             # The descriptor is of whoever has the number now; is that still the one we meant?
-            variables = Path(f"/proc/{process.pid}/environ").read_bytes().split(b"\0")
-            if _QUEUE + self.identity.encode() in variables:
+            if _QUEUE + self.identity.encode() in processes.environment(process.pid):
                 signal.pidfd_send_signal(descriptor, signal.SIGKILL)
                 return descriptor
         except OSError:

@@ -9,12 +9,17 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 if TYPE_CHECKING:
     import subprocess
+
+
+KERNEL_THREAD = 0x00200000  # in the flags of proc(5)
+EXEC_SECONDS = 1.0  # at most, for a process that is taking on its program
 
 
 class Found:
@@ -131,6 +136,30 @@ def birth(pid: int) -> bytes | None:
     """
     fields = _fields(pid)
     return None if fields is None or fields[0] in (b"Z", b"X") else fields[19]
+
+
+def environment(pid: int) -> list[bytes]:
+    """The environment that a process was started with, as ``NAME=value``.
+
+    For a moment after its exec a process has none, and no arguments, although its parent goes on
+    already: that moment is waited out, or a process of a queue could pass for a stranger.
+
+    Raises:
+        OSError: the process is not there, or not ours to look at.
+    """
+    deadline = time.monotonic() + EXEC_SECONDS
+    has_program = False
+    while True:
+        variables = Path(f"/proc/{pid}/environ").read_bytes()
+        if variables or has_program:
+            return variables.split(b"\0")
+        fields = _fields(pid)
+        if fields is None or fields[0] in (b"Z", b"X") or int(fields[6]) & KERNEL_THREAD:
+            return []
+        if time.monotonic() >= deadline:
+            return []
+        has_program = Path(f"/proc/{pid}/cmdline").read_bytes() != b""  # so the next look counts
+        time.sleep(0.001)
 
 
 def memory_of_groups(groups: set[int]) -> dict[int, int]:
