@@ -19,6 +19,7 @@ from hetsched.agents.imitation import Imitation
 from hetsched.agents.reinforcement import Reinforcement
 from hetsched.agents.run_folder import RATIO, RunFolder
 from hetsched.agents.teachers import check_annealing, teacher_rule
+from hetsched.agents.temperature import calibrate
 from hetsched.agents.tracking import Tracker, TrackingOptions
 from hetsched.agents.validation import Validation
 from hetsched.envs.scenarios import Scenario, get_scenario
@@ -118,6 +119,7 @@ class Trainer:
             self._finish()
         elif self.best == float("inf"):  # somebody took best.safetensors away
             self._validate()
+            self._calibrate()
         return self.folder.checkpoint_path("best")
 
     # ---- stages --------------------------------------------------------------------------------
@@ -170,6 +172,7 @@ class Trainer:
         if self._validated_at != self.steps or self.best == float("inf"):
             self._validate()
         self._checkpoint("last")
+        self._calibrate()
         metadata = {"validation_ratio": self.best}
         name = f"policy-{self.config.scenario}"
         for which in ("best", "last"):
@@ -179,6 +182,10 @@ class Trainer:
         self.tracker.picture("learning_curve", self.folder.path / "learning_curve.png")
         self.stage = "done"
         self._save({})
+
+    def _calibrate(self) -> None:
+        path, config = self.folder.checkpoint_path("best"), self.config
+        calibrate(path, self.scenario, self.sizes, config.eval_count, config.device)
 
     # ---- after every round ---------------------------------------------------------------------
 

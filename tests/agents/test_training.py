@@ -21,6 +21,7 @@ from hetsched.agents.checkpoint import load_checkpoint
 from hetsched.agents.configs import ImitationConfig, PPOConfig
 from hetsched.agents.metrics import read_rows
 from hetsched.agents.run_folder import RunFolder, TrainingError
+from hetsched.agents.temperature import TRIED
 from hetsched.agents.training import Trainer
 from hetsched.envs.scenarios import get_scenario
 from hetsched.gnn.network import SchedulingNetwork
@@ -118,6 +119,13 @@ def test_a_checkpoint_says_where_it_comes_from(whole: Path) -> None:
     assert metadata["decisions"] == 312
     assert metadata["seconds"] > 0
     assert "initial" not in metadata
+    assert "temperature" not in metadata
+
+
+def test_the_best_checkpoint_says_at_which_temperature_its_samples_are_best(whole: Path) -> None:
+    metadata = load_checkpoint(whole / "best.safetensors").metadata
+    assert metadata["temperature"] in TRIED
+    assert metadata["training"] == tiny().to_dict()  # the rest stays
 
 
 def test_the_same_seed_gives_the_same_weights_and_another_seed_others(
@@ -158,6 +166,8 @@ def test_a_dispatching_scenario_is_trained_with_a_rule_as_the_teacher(tmp_path: 
     steps = [int(row["step"]) for row in read_rows(tmp_path / "metrics.csv")]
     assert steps == sorted(set(steps))
     assert trainer.best < float("inf")
+    metadata = load_checkpoint(tmp_path / "best.safetensors").metadata
+    assert "temperature" not in metadata  # samples would know the future
 
 
 def test_steps_do_not_run_backwards_where_the_warm_start_overshoots(tmp_path: Path) -> None:
@@ -324,6 +334,7 @@ def test_a_finished_run_without_its_best_gets_one(tmp_path: Path) -> None:
     (tmp_path / "best.safetensors").unlink()
     run_tiny(tmp_path, tiny(timesteps=24), resume=True)
     assert torch.equal(weights(tmp_path, "best"), weights(tmp_path, "last"))
+    assert "temperature" in load_checkpoint(tmp_path / "best.safetensors").metadata
 
 
 # ---- folders that cannot be resumed ------------------------------------------------------------
