@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import torch
 from torch import Tensor
 
 from hetsched.agents.rules import make_rule
 from hetsched.agents.temperature import best_temperature
 from hetsched.envs.scenarios import get_scenario
-from hetsched.envs.simulator import State
+
+if TYPE_CHECKING:
+    from hetsched.envs.simulator import State
 
 
 class Scaled:
