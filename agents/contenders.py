@@ -5,6 +5,7 @@
 | ``atc``, ``atc:k=0.5``, ... | a dispatching rule (``hetsched.agents.rules``) |
 | ``atc-grid``, ``atcs-r-grid``, ... | a portfolio: several rules run, the best schedule counts |
 | ``learned`` | the greedy decisions of a checkpoint |
+| ``learned:keep=8`` | the same, of the 8 fastest modes of every job; also before ``@`` and ``+`` |
 | ``learned@16``, ``atc@16`` | the best of a policy's greedy schedule and 15 sampled ones |
 | ``learned+search@1`` | local search from its schedule and the rules', 1 second in all |
 | ``annealing@1`` | the same search from a schedule of earliest completions |
@@ -27,11 +28,11 @@ from typing import TYPE_CHECKING
 import torch
 
 from hetsched.agents.evaluation import Answers, Contender, Setting
+from hetsched.agents.learned import LearnedPolicy, problem_for
 from hetsched.agents.policy import act, masked_scores, rollout
 from hetsched.agents.rules import RULES, make_rule
 from hetsched.agents.sampling import Best, BestOfSamples, clock
 from hetsched.agents.searchers import CpSat, Searched
-from hetsched.envs.problem import Problem
 from hetsched.envs.simulator import State
 
 if TYPE_CHECKING:
@@ -75,9 +76,9 @@ class OnePolicy:
         return False
 
     def solve(self, instances: Sequence[Instance], setting: Setting) -> Answers:
-        state = _initial(instances, setting)
+        state = _initial(self.policy, instances, setting)
         masked_scores(self.policy, state)  # the first call pays for lazy initialisation
-        state = _initial(instances, setting)
+        state = _initial(self.policy, instances, setting)
         seconds = torch.zeros(len(instances), dtype=torch.float64, device=setting.device)
         while not bool(state.done.all()):
             began = clock(setting.device)
@@ -108,7 +109,7 @@ class BestOfRules:
         best = Best(len(instances))
         for policy in self.policies:
             began = clock(setting.device)
-            state = rollout(policy, _initial(instances, setting))
+            state = rollout(policy, _initial(policy, instances, setting))
             best.offer(state, group=1, elapsed=clock(setting.device) - began)
         return best.answers()
 
@@ -134,7 +135,8 @@ def make_contender(
         return BestOfRules(name, tuple(make_rule(rule) for rule in PORTFOLIOS[name]))
     base, at, number = name.rpartition("@")
     if not at:
-        return OnePolicy(make_rule(name), kind="rule")
+        learned = _learned(name, policies)
+        return OnePolicy(learned) if learned else OnePolicy(make_rule(name), kind="rule")
     if base == "annealing":
         return Searched(name, None, _number(name, number.removesuffix("s")))
     if base == "cp-sat":
@@ -170,12 +172,26 @@ def _search(name: str, policy: Policy | None, seconds: float, rules: Sequence[st
 
 def _policy(name: str, base: str, policies: Mapping[str, Policy]) -> Policy:
     """A learned policy, or the rule of that name."""
-    if base in policies:
-        return policies[base]
+    if (learned := _learned(base, policies)) is not None:
+        return learned
     if base.partition(":")[0] in RULES:
         return make_rule(base)
     known = ", ".join(("annealing", "cp-sat", *policies))
     raise ValueError(f"{name!r} asks for {base!r}; before the @ goes one of {known}, or a rule")
+
+
+def _learned(name: str, policies: Mapping[str, Policy]) -> Policy | None:
+    """The learned policy of a name, with what is said behind a colon; None: it is no such name."""
+    if name in policies:
+        return policies[name]
+    base, colon, said = name.rpartition(":")
+    policy = policies.get(base)
+    if not colon or not isinstance(policy, LearnedPolicy):
+        return None
+    key, _, modes = said.partition("=")
+    if key != "keep" or not modes.isdecimal():
+        raise ValueError(f"{name!r}: behind {base!r} may only stand :keep= and a whole number")
+    return policy.keeping(int(modes))
 
 
 def split_names(text: str) -> tuple[str, ...]:
@@ -207,8 +223,8 @@ def policy_names(paths: Sequence[Path]) -> tuple[str, ...]:
     return tuple("/".join(one.parts[-depth:]) for one in plain)
 
 
-def _initial(instances: Sequence[Instance], setting: Setting) -> State:
-    problem = Problem.from_instances(instances, device=setting.device)
+def _initial(policy: Policy, instances: Sequence[Instance], setting: Setting) -> State:
+    problem = problem_for(policy, instances, setting.device)
     return State.initial(problem, setting.objective, setting.deciding)
 
 

@@ -10,9 +10,8 @@ import numpy as np
 import torch
 
 from hetsched.agents.evaluation import MAX_EDGES, Answers, padded_edges
-from hetsched.agents.learned import LearnedPolicy
+from hetsched.agents.learned import LearnedPolicy, problem_for
 from hetsched.agents.policy import rollout
-from hetsched.envs.problem import Problem
 from hetsched.envs.simulator import State
 
 if TYPE_CHECKING:
@@ -71,7 +70,7 @@ class BestOfSamples:
     def solve(self, instances: Sequence[Instance], setting: Setting) -> Answers:
         # Seeded by batch, so that a contender answers alike however often it is asked.
         generator = torch.Generator(setting.device).manual_seed(setting.seed)
-        problem = Problem.from_instances(instances, device=setting.device)
+        problem = problem_for(self.policy, instances, setting.device)
         rows = max(len(instances), MAX_EDGES // padded_edges(instances))
         group = min(self.samples, rows // len(instances))  # samples of each instance at once
         best = Best(len(instances))

@@ -12,11 +12,11 @@ import torch
 from hetsched.agents.annealing import can_anneal
 from hetsched.agents.annealing_graph import can_anneal_graph
 from hetsched.agents.evaluation import MAX_EDGES, Answers
+from hetsched.agents.learned import problem_for
 from hetsched.agents.policy import rollout
 from hetsched.agents.sampling import Best
 from hetsched.agents.search import Budget, first_schedule, improve, with_true_durations
 from hetsched.agents.search_rules import compiled_rule
-from hetsched.envs.problem import Problem
 from hetsched.envs.simulator import State
 
 if TYPE_CHECKING:
@@ -105,15 +105,15 @@ class Searched:
             shares.append((self.policy, STARTS_SHARE if local else 1.0))
         if not shares:
             return best.schedules, 0.0
-        problem = Problem.from_instances(instances, device=setting.device)
         for policy, share in shares:
+            problem = problem_for(policy, instances, setting.device)
             state = State.initial(problem, setting.objective, setting.deciding)
             rollout(policy, state, deadline=began + share * self.seconds * len(instances))
             if bool(state.done.all()):
                 best.offer(state, group=1, elapsed=0.0)
         if self.policy is not None and not local:
             until = began + STARTS_SHARE * self.seconds * best.count
-            _sample(self.policy, best, problem, setting, until)
+            _sample(self.policy, best, instances, setting, until)
         return best.schedules, (time.perf_counter() - began) / len(instances)
 
     def _first(
@@ -170,7 +170,7 @@ class CpSat:
         shared = 0.0
         if self.policy is not None:
             began = time.perf_counter()
-            problem = Problem.from_instances(instances, device=setting.device)
+            problem = problem_for(self.policy, instances, setting.device)
             state = State.initial(problem, setting.objective, setting.deciding)
             hints = list(rollout(self.policy, state).schedules())
             shared = (time.perf_counter() - began) / len(instances)
@@ -193,9 +193,10 @@ class CpSat:
 
 
 def _sample(
-    policy: Policy, best: Best, problem: Problem, setting: Setting, deadline: float
+    policy: Policy, best: Best, instances: Sequence[Instance], setting: Setting, deadline: float
 ) -> None:
     """Offer samples of a policy until the deadline."""
+    problem = problem_for(policy, instances, setting.device)
     generator = torch.Generator(setting.device).manual_seed(setting.seed)
     size = max(1, min(SAMPLES_AT_ONCE, MAX_EDGES // (problem.num_actions * best.count)))
     many = problem.repeat(size)

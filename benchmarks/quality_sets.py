@@ -28,6 +28,8 @@ class Bench:
         samples: how many are drawn of the policy and of the first rule; those that would take a
             minute an instance and more are left out.
         seconds: time limits of searches and solvers.
+        keep: the policy also decides, greedily and by samples, shown so many modes of every job;
+            0: it does not.
     """
 
     name: str
@@ -37,17 +39,20 @@ class Bench:
     grids: tuple[str, ...] = ()
     samples: tuple[int, ...] = (16, 64)
     seconds: tuple[str, ...] = ("0.1", "1", "10")
+    keep: int = 0
 
     def contenders(self, learned: bool) -> tuple[str, ...]:
         """Names, as ``hetsched.agents.contenders`` reads them, the quickest first."""
         root = "learned" if learned else self.rules[0]
-        sampled = [f"{who}@{count}" for who in (root, self.rules[0]) for count in self.samples]
+        fewer = [f"{root}:keep={self.keep}"] if learned and self.keep else []
+        deciding = (root, *fewer, self.rules[0])
+        sampled = [f"{who}@{count}" for who in deciding for count in self.samples]
         timed = [
             f"{who}@{limit}"
             for limit in self.seconds
             for who in (f"{root}+search", "annealing", "cp-sat", f"{root}+cp-sat")
         ]
-        return tuple(dict.fromkeys((*self.rules, *self.grids, root, *sampled, *timed)))
+        return tuple(dict.fromkeys((*self.rules, *self.grids, root, *fewer, *sampled, *timed)))
 
     def of_policy(self, name: str) -> tuple[str, ...]:
         """What is measured of a policy beside the one that ships: greedy, and samples."""
@@ -72,14 +77,14 @@ BENCHES = (
         for size in ("20x5", "50x10", "100x15")
     ),
     *(
-        Bench(f"rcmax-{size}", "rcmax", f"rcmax/{size}.npz", RCMAX, samples=samples)
-        for size, samples in (
-            *(("20x4", (16, 64)), ("50x10", (16, 64)), ("100x10", (16, 64))),
-            *(("100x20", (16, 64)), ("200x20", (16,)), ("500x50", ())),
+        Bench(f"rcmax-{size}", "rcmax", f"rcmax/{size}.npz", RCMAX, samples=samples, keep=keep)
+        for size, samples, keep in (
+            *(("20x4", (32,), 0), ("50x10", (32,), 0), ("100x10", (32,), 0)),
+            *(("100x20", (32,), 8), ("200x20", (32,), 8), ("500x50", (), 8)),
         )
     ),
-    Bench("fjsp-SD1-10x5", "fjsp", "fjsp/SD1/10x5", FJSP),
-    Bench("fjsp-SD2-10x5", "fjsp", "fjsp/SD2/10x5+mix", FJSP),
+    Bench("fjsp-SD1-10x5", "fjsp", "fjsp/SD1/10x5", FJSP, samples=(32,)),
+    Bench("fjsp-SD2-10x5", "fjsp", "fjsp/SD2/10x5+mix", FJSP, samples=(32,)),
     *(
         Bench(f"dag-{size}", "dag", None, DAG, ("atc-tails-grid",))
         for size in ("20x4", "50x6", "100x10")

@@ -175,3 +175,32 @@ def test_networks_and_rules_have_temperatures_of_their_own(name: str, temperatur
     )
     assert own == same
     assert own != other
+
+
+def test_a_learned_policy_may_keep_the_fastest_modes_of_every_job() -> None:
+    scenario = get_scenario("hitzges")
+    instances = sample_instances(scenario, 3, 0, 12, 5)
+    setting = Setting(scenario.objective, "plan")
+    policies = {"learned": load_policy("hitzges")}
+
+    def costs(name: str) -> list[float]:
+        return measure(make_contender(name, policies), instances, setting).costs.tolist()
+
+    assert costs("learned:keep=5") == costs("learned")
+    alone = measure(make_contender("learned:keep=1", policies), instances, setting)
+    for instance, schedule in zip(instances, alone.schedules, strict=True):
+        assert schedule is not None
+        chosen = instance.processing_times[schedule.modes]
+        fastest = [instance.processing_times[instance.mode_jobs == job].min() for job in range(12)]
+        assert chosen.tolist() == fastest
+    assert all(
+        more <= one
+        for more, one in zip(costs("learned:keep=2@8"), costs("learned:keep=2"), strict=True)
+    )
+    assert make_contender("learned:keep=2@8", policies).name == "learned:keep=2@8"
+
+
+@pytest.mark.parametrize("name", ["learned:keep=0", "learned:keep=x", "learned:k=2", "learned:@4"])
+def test_what_a_learned_policy_cannot_keep_is_refused(name: str) -> None:
+    with pytest.raises(ValueError, match="keep"):
+        make_contender(name, {"learned": load_policy("hitzges")})
