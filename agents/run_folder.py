@@ -5,6 +5,7 @@
 | ``config.json`` | the resolved configuration |
 | ``resume.pt`` | everything that training goes on from |
 | ``best.safetensors``, ``last.safetensors`` | checkpoints: best by validation, and of the end |
+| ``warm_start.safetensors`` | the checkpoint that PPO began with, if both stages run |
 | ``metrics.csv``, ``learning_curve.png`` | by the tracker |
 
 Every file appears whole or not at all, so a kill at any moment leaves a folder that can be resumed.

@@ -145,6 +145,8 @@ class Trainer:
                 )
             if self._validated_at != self.steps:
                 self._validate()
+            if self.config.timesteps:  # what PPO adds is measured against it
+                self._checkpoint("warm_start")
         self.stage, self._saved = "ppo", None
 
     def _reinforce(self) -> None:

@@ -38,6 +38,7 @@ FILES = {
     *("best.safetensors", "config.json", "last.safetensors"),
     *("learning_curve.png", "metrics.csv", "resume.pt"),
 }
+BETWEEN = "warm_start.safetensors"  # where there are two stages
 WARM_ROUNDS, ROUNDS = 6, 12  # of a tiny run
 
 
@@ -70,8 +71,9 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def same_run(folder: Path, whole: Path) -> None:
     """The same weights and metrics, and no step twice."""
-    assert torch.equal(weights(folder), weights(whole))
-    assert torch.equal(weights(folder, "best"), weights(whole, "best"))
+    assert {one.name for one in folder.iterdir()} == {one.name for one in whole.iterdir()}
+    for one in whole.glob("*.safetensors"):
+        assert torch.equal(weights(folder, one.stem), weights(whole, one.stem))
     assert rows_without_clock(folder) == rows_without_clock(whole)
     steps = [int(row["step"]) for row in rows_without_clock(folder)]
     assert steps == sorted(set(steps))
@@ -81,7 +83,7 @@ def same_run(folder: Path, whole: Path) -> None:
 
 
 def test_a_run_leaves_its_files_and_nothing_else(whole: Path) -> None:
-    assert {one.name for one in whole.iterdir()} == FILES
+    assert {one.name for one in whole.iterdir()} == FILES | {BETWEEN}
     umask = os.umask(0)
     os.umask(umask)
     for one in whole.iterdir():
@@ -120,6 +122,14 @@ def test_a_checkpoint_says_where_it_comes_from(whole: Path) -> None:
     assert metadata["seconds"] > 0
     assert "initial" not in metadata
     assert "temperature" not in metadata
+
+
+def test_the_policy_between_the_stages_is_kept(tmp_path: Path, whole: Path) -> None:
+    warm = load_checkpoint(whole / "warm_start.safetensors").metadata
+    assert warm["decisions"] == 168
+    run_tiny(tmp_path, tiny(timesteps=0))
+    assert torch.equal(weights(tmp_path), weights(whole, "warm_start"))
+    assert not (tmp_path / BETWEEN).exists()
 
 
 def test_the_best_checkpoint_says_at_which_temperature_its_samples_are_best(whole: Path) -> None:
