@@ -2,8 +2,9 @@
 
 ``improve`` picks what fits the instance:
 
-* machines of capacity 1 without precedence: simulated annealing (``hetsched.agents.annealing``),
-  warm from the start; where the makespan is all that counts, annealing towards targets;
+* machines of capacity 1 without precedence: simulated annealing with ruins among its moves
+  (``hetsched.agents.ruin``), warm from the start; where the makespan is all that counts, annealing
+  towards targets (``hetsched.agents.annealing``);
 * the same with precedence: annealing of lists (``hetsched.agents.annealing_graph``), restarted;
 * otherwise CP-SAT, started from the best schedule so far (``hetsched.agents.exact``).
 
@@ -22,6 +23,7 @@ import numpy as np
 
 from hetsched.agents.annealing import COLD, HOT, Annealing, can_anneal
 from hetsched.agents.annealing_graph import anneal_graph, can_anneal_graph
+from hetsched.agents.ruin import RuinAndRecreate
 from hetsched.envs.objective import Objective
 
 if TYPE_CHECKING:
@@ -44,7 +46,8 @@ class Budget:
     """So many moves, or so much wall time from now on.
 
     Attributes:
-        moves: proposals of a local search; None where time counts.
+        moves: proposals of a local search, a ruin as the many that take as long; None where time
+            counts.
         seconds: wall time; None where moves count.
 
     Raises:
@@ -177,13 +180,13 @@ def _anneal(
     seed: int,
     hot: float,
 ) -> Schedule:
-    chain = Annealing(instance, objective, seed, start)
+    chain = RuinAndRecreate(instance, objective, seed, start)
     floor = least_cost(instance, objective) * CLOSE
     floor *= instance.num_jobs if objective.per_job else 1  # the loop adds up
     while chain.cost > floor and (moves := budget.next_moves()):
         share, began = budget.share, time.perf_counter()
         warm = hot * (COLD / hot) ** share
-        budget.spend(chain.run(moves, warm, warm, floor), time.perf_counter() - began)
+        budget.spend(chain.run_mixed(moves, warm, floor), time.perf_counter() - began)
     return chain.schedule()
 
 
