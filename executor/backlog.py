@@ -267,7 +267,7 @@ class Backlog:
             processing_times=arrays.mode("seconds")[modes],
             demand=arrays.mode("demand")[modes],
             release_times=arrays.job("release")[jobs],
-            due_times=arrays.job("due")[jobs],
+            due_times=np.maximum(arrays.job("due")[jobs], 0.0),  # overdue from the start: as at 0
             weights=arrays.job("weight")[jobs],
             capacity=self._capacity,
             precedence=pairs[:, (pairs >= 0).all(axis=0)],

@@ -13,6 +13,7 @@ from hetsched.executor.queue import QueueError
 from hetsched.executor.yaml_fields import (
     as_bytes,
     as_mapping,
+    as_text,
     as_whole,
     kind_of,
     only_known_keys,
@@ -70,7 +71,12 @@ def read_machines(entries: Any, who: str) -> tuple[Machine, ...]:
     """
     if not isinstance(entries, list):
         raise QueueError(f"{who}: give a list of machines, not {kind_of(entries)}.")
-    return tuple(_machine(entry, f"{who}[{at}]") for at, entry in enumerate(entries))
+    machines = tuple(_machine(entry, f"{who}[{at}]") for at, entry in enumerate(entries))
+    names = [machine.name for machine in machines]
+    for name in names:
+        if names.count(name) > 1:
+            raise QueueError(f"{who}: machine {name!r}: name is used twice; give each its own.")
+    return machines
 
 
 def _machine(entry: Any, who: str) -> Machine:
@@ -87,10 +93,10 @@ def _machine(entry: Any, who: str) -> Machine:
     default = max(1, len(devices))
     try:
         return Machine(
-            name=str(entry["name"]),
-            type=str(entry.get("type", kind)),
+            name=as_text(entry["name"], who, "name"),
+            type=as_text(entry.get("type", kind), who, "type"),
             kind=kind,
-            devices=tuple(str(device) for device in devices),
+            devices=tuple(as_text(device, who, "devices") for device in devices),
             capacity=as_whole(entry.get("slots", default), who, "slots"),
             memory=as_bytes(entry["memory"], who, "memory") if "memory" in entry else None,
         )

@@ -34,6 +34,8 @@ PREEMPTED_EXIT = 75
 
 Kind = Literal["cpu", "gpu"]
 
+MOST_UNITS = 10_000  # of a machine; each is kept account of
+
 
 @dataclass(frozen=True)
 class Machine:
@@ -63,12 +65,19 @@ class Machine:
         if not self.name:
             raise ValueError("machine: name is empty; give every machine a name.")
         who = f"machine {self.name!r}"
+        for key, word in (("name", self.name), ("type", self.type)):
+            if not word.isprintable() or len(word) > 80:
+                raise ValueError(
+                    f"{who}: {key} must be at most 80 printable characters; rename it."
+                )
         if not self.type:
             raise ValueError(f"{who}: type is empty; name the machine's type.")
         if self.kind not in get_args(Kind):
             raise ValueError(f"{who}: kind is {self.kind!r}; use 'cpu' or 'gpu'.")
         if self.capacity < 1:
             raise ValueError(f"{who}: slots is {self.capacity}; it must be at least 1.")
+        if self.capacity > MOST_UNITS:
+            raise ValueError(f"{who}: slots is {self.capacity}; it must be at most {MOST_UNITS}.")
         if self.memory is not None and not self.memory > 0:
             raise ValueError(f"{who}: memory is {self.memory:g}; it must be above 0 bytes.")
         if self.kind == "cpu" and self.devices:

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 
 MACHINE_VARIABLES = ("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER")
 DEFAULT_OBJECTIVE = "mean(flow_time)"
+# Beyond these, sums over a queue overflow: thirty thousand years, and any rank there is use for.
+MOST_SECONDS = MOST_WEIGHT = 1e12
+MOST_PRIORITY = 10**9
 
 
 class QueueError(ValueError):
@@ -87,18 +90,25 @@ class Job:
         if not self.modes:
             self._refuse("durations", "are missing; give at least one machine's seconds")
         for mode in self.modes:
-            if not (mode.seconds > 0 and math.isfinite(mode.seconds)):
+            if not 0 < mode.seconds <= MOST_SECONDS:
                 self._refuse(
-                    "durations", f"on {mode.machine!r} is {mode.seconds}; give seconds above 0"
+                    "durations",
+                    f"on {mode.machine!r} is {mode.seconds}; give seconds above 0, at most 1e12",
                 )
             if mode.demand < 1:
                 self._refuse("demand", f"is {mode.demand}; it must be at least 1")
-        if not (self.weight >= 0 and math.isfinite(self.weight)):
-            self._refuse("weight", f"is {self.weight}; it must be a number from 0")
-        if math.isnan(self.due):
-            self._refuse("due", "is not a number; give seconds from the start of the queue")
-        if not (self.release >= 0 and math.isfinite(self.release)):
-            self._refuse("release", f"is {self.release}; it must be a number of seconds from 0")
+        if not 0 <= self.weight <= MOST_WEIGHT:
+            self._refuse("weight", f"is {self.weight}; it must be a number from 0 to 1e12")
+        if not -MOST_SECONDS <= self.due <= math.inf:
+            self._refuse(
+                "due", f"is {self.due}; give seconds from the start of the queue, or leave it out"
+            )
+        if not 0 <= self.release <= MOST_SECONDS:
+            self._refuse(
+                "release", f"is {self.release}; it must be a number of seconds from 0 to 1e12"
+            )
+        if abs(self.priority) > MOST_PRIORITY:
+            self._refuse("priority", f"is {self.priority}; it must be within a thousand million")
         if not self.timeout > 0:
             self._refuse("timeout", f"is {self.timeout}; it must be above 0 seconds")
         for key, times in (("retries", self.retries), ("moves", self.moves)):

@@ -18,6 +18,7 @@ from hetsched.executor.yaml_fields import (
     as_mapping,
     as_number,
     as_seconds,
+    as_text,
     as_whole,
     only_known_keys,
     read_yaml,
@@ -136,13 +137,14 @@ def _job(
     entry = as_mapping(entry, f"jobs[{position}]")
     if "name" not in entry:
         raise QueueError(f"jobs[{position}]: name is missing; give every job a name.")
-    name = str(entry["name"])
+    name = as_text(entry["name"], f"jobs[{position}]", "name")
     who = f"job {name!r}"
     only_known_keys(entry, JOB_KEYS, who)
     own_env = _env(entry.get("env", {}), who)
     entry = {**defaults, **entry}
     after = entry.get("after", [])
     workdir = entry.get("workdir")
+    folder = folder if workdir is None else folder / as_text(workdir, who, "workdir")
     return Job(
         name=name,
         modes=_modes(entry, who, machines, known, speeds),
@@ -151,15 +153,17 @@ def _job(
         due=as_seconds(entry.get("due", math.inf), who, "due"),
         release=as_seconds(entry.get("release", 0.0), who, "release"),
         timeout=as_seconds(entry.get("timeout", math.inf), who, "timeout"),
-        after=tuple(str(one) for one in (after if isinstance(after, list) else [after])),
+        after=tuple(
+            as_text(one, who, "after") for one in (after if isinstance(after, list) else [after])
+        ),
         retries=as_whole(entry.get("retries", 0), who, "retries"),
         moves=as_whole(entry.get("moves", 2), who, "moves"),
         priority=as_whole(entry.get("priority", 0), who, "priority"),
         memory=as_bytes(entry.get("memory", math.inf), who, "memory"),
         gpu_memory=as_bytes(entry.get("gpu_memory", 0), who, "gpu_memory"),
         env={**_env(defaults.get("env", {}), "defaults"), **own_env},
-        workdir=None if workdir is None else str((folder / str(workdir)).absolute()),
-        model=str(entry.get("model", "")),
+        workdir=None if workdir is None else str(folder.absolute()),
+        model=as_text(entry.get("model", ""), who, "model"),
         steps=_steps(entry, who) or 0.0,
     )
 
@@ -167,11 +171,16 @@ def _job(
 def _command(entry: Mapping[str, Any], who: str) -> tuple[str, ...] | str:
     command = entry.get("command")
     if isinstance(command, str) and command.strip():
-        return command
+        return as_text(command, who, "command")
     if isinstance(command, list) and command:
-        if any(isinstance(word, dict | list | None) for word in command):
-            raise QueueError(f"{who}: command holds more than plain words; quote them.")
-        return tuple(str(word) for word in command)
+        for word in command:
+            if isinstance(word, bool | dict | list | None):
+                raise QueueError(
+                    f"{who}: command holds {word!r}, more than a plain word; quote it."
+                )
+        return tuple(as_text(word, who, "command") for word in command)
+    if isinstance(command, bool):
+        raise QueueError(f"{who}: command is {command!r}; write it in quotes.")
     raise QueueError(f"{who}: command is missing; give a list of words, or text for the shell.")
 
 
@@ -180,7 +189,9 @@ def _env(value: Any, who: str) -> dict[str, str]:
     for key, one in env.items():
         if isinstance(one, bool | dict | list | None):
             raise QueueError(f"{who}: env {key} is {one!r}; write it in quotes.")
-    return {str(key): str(one) for key, one in env.items()}
+        if not str(key) or "=" in str(key):
+            raise QueueError(f"{who}: env {str(key)!r} is no name of a variable; rename it.")
+    return {as_text(key, who, "env"): as_text(one, who, f"env {key}") for key, one in env.items()}
 
 
 def _modes(
@@ -203,6 +214,8 @@ def _modes(
     if "gpus" in entry and "demand" in entry:
         raise QueueError(f"{who}: gpus and demand exclude each other; keep one.")
     gpus = as_whole(entry["gpus"], who, "gpus") if "gpus" in entry else None
+    if gpus is not None and gpus < 0:
+        raise QueueError(f"{who}: gpus is {gpus}; give 0 for a CPU machine, or more.")
     # The number of units that was asked for; None: whatever was measured.
     units = max(gpus, 1) if gpus is not None else None
     if "demand" in entry:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import math
 from typing import Any
 
 from hetsched.executor.protocol import Machine
@@ -31,8 +30,6 @@ def job_to_json(job: Job) -> str:
     said["modes"] = [[mode.machine, mode.seconds, mode.demand] for mode in job.modes]
     if "env" in said:
         said["env"] = dict(job.env)
-    if said.get("due") == -math.inf:  # JSON knows no infinity; the default is plus infinity
-        said["due"] = -1e300
     return json.dumps(said, separators=(",", ":"), allow_nan=False)
 
 

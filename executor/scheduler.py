@@ -255,7 +255,7 @@ class Scheduler:
         return ""
 
     def _do(self, request: Request, now: float) -> None:
-        """Requests that have come too late, or name nothing, do nothing."""
+        """Requests that have come too late, name nothing, or ask for what cannot be do nothing."""
         name = request.name
         if request.kind in ("drain", "undrain"):
             if name in {machine.name for machine in self.backlog.machines}:
@@ -267,10 +267,11 @@ class Scheduler:
             return
         elif request.kind in ("priority", "weight"):
             job = self.backlog.jobs[name]
-            if request.kind == "priority":
-                job = replace(job, priority=int(request.value))
-            else:
-                job = replace(job, weight=float(request.value))
+            read = int if request.kind == "priority" else float
+            try:
+                job = replace(job, **{request.kind: read(request.value)})  # type: ignore[arg-type]
+            except ValueError:  # no command asks for that; it must not end the queue
+                return
             self.backlog.change(job)
             self.ledger.changed(job)
         elif name in self.backlog.running:

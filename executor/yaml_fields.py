@@ -43,10 +43,29 @@ def kind_of(value: Any) -> str:
     return "nothing" if value is None else type(value).__name__
 
 
+def as_text(value: Any, who: str, key: str) -> str:
+    """The value as text, if it is a plain word or number without a NUL inside."""
+    if isinstance(value, bool | Mapping | list | None):
+        raise QueueError(f"{who}: {key} is {value!r}; give text, in quotes if it is no plain word.")
+    text = str(value)
+    if "\0" in text:
+        raise QueueError(
+            f"{who}: {key} holds a NUL character, which no process can get; remove it."
+        )
+    return text
+
+
+def _as_float(value: int | float, who: str, key: str) -> float:
+    try:
+        return float(value)
+    except OverflowError:  # a whole number of more than 308 digits
+        raise QueueError(f"{who}: {key} is too large a number; give a smaller one.") from None
+
+
 def as_seconds(value: Any, who: str, key: str) -> float:
     """A number of seconds, or text such as 90s, 15m, 2h, 1.5d."""
     if isinstance(value, int | float) and not isinstance(value, bool):
-        return float(value)
+        return _as_float(value, who, key)
     match = re.fullmatch(r"\s*(\d+(?:\.\d*)?)\s*(s|m|min|h|d|)\s*", str(value))
     if match is None or not isinstance(value, str):
         raise QueueError(f"{who}: {key} is {value!r}; give seconds, or text like 90s, 15m, 2h.")
@@ -56,7 +75,7 @@ def as_seconds(value: Any, who: str, key: str) -> float:
 def as_bytes(value: Any, who: str, key: str) -> float:
     """A number of bytes, or text such as 500M, 8G, 8GB, 8GiB (each 1024 of the one before)."""
     if isinstance(value, int | float) and not isinstance(value, bool):
-        return float(value)
+        return _as_float(value, who, key)
     match = re.fullmatch(r"\s*(\d+(?:\.\d*)?)\s*([kmgt]?)(?:i?b)?\s*", str(value).lower())
     if match is None or not isinstance(value, str):
         raise QueueError(f"{who}: {key} is {value!r}; give bytes, or text like 500M, 8G.")
@@ -67,7 +86,7 @@ def as_number(value: Any, who: str, key: str) -> float:
     """The value, if it is a number."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise QueueError(f"{who}: {key} is {value!r}; give a number.")
-    return float(value)
+    return _as_float(value, who, key)
 
 
 def as_whole(value: Any, who: str, key: str) -> int:

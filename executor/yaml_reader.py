@@ -23,8 +23,10 @@ class _UniqueKeyLoader(_Loader):
             if key_node.tag == "tag:yaml.org,2002:merge":  # "<<": its keys may be overridden
                 continue
             key = self.construct_object(key_node, deep=True)
-            if isinstance(key, Hashable) and key in seen:
-                line = key_node.start_mark.line + 1
+            line = key_node.start_mark.line + 1
+            if not isinstance(key, Hashable):
+                raise QueueError(f"line {line}: {key!r} is no key; use a word.")
+            if key in seen:
                 raise QueueError(f"line {line}: key {key!r} is given twice; keep one.")
             seen.add(key)
         return dict(super().construct_mapping(node, deep))
@@ -46,3 +48,5 @@ def read(path: Path) -> Any:
         where = f", line {mark.line + 1}" if mark is not None else ""
         what = getattr(error, "problem", None) or "cannot be parsed"
         raise QueueError(f"{path.name}{where}: no valid YAML ({what}); correct it.") from None
+    except ValueError as error:  # what looks like a date and is none, a number of 5,000 digits
+        raise QueueError(f"{path.name}: no valid YAML ({error}); quote it or correct it.") from None

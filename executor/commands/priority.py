@@ -9,6 +9,7 @@ from contextlib import closing
 from hetsched.cli import UserError, user_input
 from hetsched.executor.commands.common import add_state_option, count_of, open_client, send
 from hetsched.executor.ledger import Request
+from hetsched.executor.queue import MOST_PRIORITY, MOST_WEIGHT
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -28,8 +29,10 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("jobs", metavar="JOB", nargs="+")
     parser.add_argument("--weight", type=float, help="a new weight too, from 0")
     options = parser.parse_args(arguments)
-    if options.weight is not None and not 0 <= options.weight < float("inf"):
-        raise UserError(f"--weight is {options.weight}; it must be a number from 0")
+    if abs(options.priority) > MOST_PRIORITY:
+        raise UserError(f"priority is {options.priority}; it must be within a thousand million")
+    if options.weight is not None and not 0 <= options.weight <= MOST_WEIGHT:
+        raise UserError(f"--weight is {options.weight}; it must be a number from 0 to 1e12")
     with closing(open_client(options.state)) as client, user_input():
         for name, status in client.status_of(options.jobs).items():
             if status != "waiting":

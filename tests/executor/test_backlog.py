@@ -109,6 +109,14 @@ def test_what_comes_after_a_job_out_of_sight_is_out_of_sight_too() -> None:
     assert view.shown == 1
 
 
+def test_a_due_time_before_the_queue_began_is_shown_as_its_beginning() -> None:
+    backlog = Backlog(MACHINES, OBJECTIVE)
+    backlog.add([Job("a", (Mode("m0", 10.0),), due=-5.0), Job("b", (Mode("m0", 10.0),), due=3.0)])
+    view = backlog.view(0.0)
+    assert view is not None
+    assert view.state.problem.due_times.tolist() == [[0.0, 3.0]]
+
+
 def test_corrected_durations_change_what_is_expected() -> None:
     backlog = Backlog(MACHINES, OBJECTIVE)
     backlog.add([Job("a", (Mode("m0", 10.0), Mode("m1", 20.0)), model="resnet")])

@@ -157,6 +157,7 @@ def test_yaml_anchors_and_merges_work(tmp_path: Path) -> None:
 
 
 OK = "command: x, durations: {cpu: 1}"
+HUGE = "1" + "0" * 400  # no float holds it
 
 
 @pytest.mark.parametrize(
@@ -168,7 +169,34 @@ OK = "command: x, durations: {cpu: 1}"
         (f"{{name: a, {OK}, name: b}}", "line 8: key 'name' is given twice"),
         ("{name: a, durations: {cpu: 1}}", "job 'a': command is missing"),
         ("{name: a, command: [], durations: {cpu: 1}}", "job 'a': command is missing"),
-        ("{name: a, command: [[x]], durations: {cpu: 1}}", "job 'a': command holds more than"),
+        (
+            "{name: a, command: [[x]], durations: {cpu: 1}}",
+            r"job 'a': command holds \['x'\], more than a plain",
+        ),
+        ("{name: a, command: [x, true], durations: {cpu: 1}}", "job 'a': command holds True"),
+        ("{name: a, command: true, durations: {cpu: 1}}", "job 'a': command is True; write it in"),
+        (r'{name: a, command: "x\0y", durations: {cpu: 1}}', "job 'a': command holds a NUL char"),
+        (f"{{name: null, {OK}}}", r"jobs\[0\]: name is None; give text"),
+        (f"{{name: [a], {OK}}}", r"jobs\[0\]: name is \['a'\]; give text"),
+        (f"{{name: a, {OK}, workdir: [x]}}", r"job 'a': workdir is \['x'\]; give text"),
+        (f"{{name: a, {OK}, model: {{m: 1}}}}", "job 'a': model is {'m': 1}; give text"),
+        (f"{{name: a, {OK}, after: null}}", "job 'a': after is None; give text"),
+        (f"{{name: a, {OK}, env: {{'A=B': c}}}}", "job 'a': env 'A=B' is no name of a variable"),
+        (f"{{name: a, {OK}, gpus: -1}}", "job 'a': gpus is -1; give 0 for a CPU machine"),
+        (f"{{name: a, {OK}, [x]: 1}}", r"line 8: \['x'\] is no key; use a word"),
+        (f"{{name: a, {OK}, due: 2025-99-99}}", "queue.yaml: no valid YAML .month must be in"),
+        (f"{{name: a, {OK}, weight: {HUGE}}}", "job 'a': weight is too large a number"),
+        (f"{{name: a, {OK}, steps: {HUGE}}}", "job 'a': steps is too large a number"),
+        (f"{{name: a, {OK}, memory: {HUGE}}}", "job 'a': memory is too large a number"),
+        (f"{{name: a, command: x, durations: {{cpu: {HUGE}}}}}", "'cpu' is too large a number"),
+        ("{name: a, command: x, durations: {cpu: 1.0e+13}}", "give seconds above 0, at most 1e12"),
+        (f"{{name: a, {OK}, weight: 1.0e+13}}", "job 'a': weight is .*; it must be a number from"),
+        (f"{{name: a, {OK}, release: 1.0e+13}}", "job 'a': release is .*; it must be a number of"),
+        (f"{{name: a, {OK}, due: -.inf}}", "job 'a': due is -inf; give seconds from"),
+        (
+            f"{{name: a, {OK}, priority: {10**20}}}",
+            "job 'a': priority is 1000.*; it must be within",
+        ),
         ("{name: a, command: x}", "job 'a': durations give no seconds for any of the machines"),
         ("{name: a, command: x, durations: 3}", "job 'a': durations: must be a mapping"),
         ("{name: a, command: x, durations: {gpu9: 1}}", "job 'a': durations names 'gpu9', which"),
@@ -182,7 +210,7 @@ OK = "command: x, durations: {cpu: 1}"
         (f"{{name: a, {OK}, weight: -1}}", "job 'a': weight is -1.0; it must be a number from 0"),
         (f"{{name: a, {OK}, weight: heavy}}", "job 'a': weight is 'heavy'; give a number"),
         (f"{{name: a, {OK}, due: noon}}", "job 'a': due is 'noon'; give seconds, or text like"),
-        (f"{{name: a, {OK}, due: .nan}}", "job 'a': due is not a number"),
+        (f"{{name: a, {OK}, due: .nan}}", "job 'a': due is nan; give seconds from the start"),
         (f"{{name: a, {OK}, release: -1}}", "job 'a': release is -1.0; it must be"),
         (f"{{name: a, {OK}, timeout: 0}}", "job 'a': timeout is 0.0; it must be above 0"),
         (f"{{name: a, {OK}, retries: 1.5}}", "job 'a': retries is 1.5; give a whole number"),
@@ -222,6 +250,13 @@ def test_a_mistake_in_a_job_is_one_sentence(tmp_path: Path, job: str, message: s
         ("machines: [{name: a, slots: 0}]\njobs: []", "machine 'a': slots is 0"),
         ("machines: [{name: a, kind: gpu}]\njobs: []", "machine 'a': 0 devices for 1 slots"),
         ("machines: [{name: a, device: 0, devices: [1]}]", r"machines\[0\]: device and devices"),
+        ("machines: [{name: null}]", r"machines\[0\]: name is None; give text"),
+        ("machines: [{name: a, device: {b: c}}]", r"machines\[0\]: devices is {'b': 'c'}; give"),
+        ('machines: [{name: "a\\nb"}]', r"machine 'a\\nb': name must be at most 80 printable"),
+        (
+            "machines: [{name: a, slots: 2000000000}]",
+            "machine 'a': slots is .*; it must be at most",
+        ),
         (MACHINES + "speeds: none.csv\njobs: []", "speeds: cannot read .*none.csv: No such file"),
         (MACHINES + "defaults: {name: a}\njobs: []", "defaults: unknown key 'name'"),
         (MACHINES + "grace: -1\njobs: [{name: a, " + OK + "}]", "queue: grace is -1.0"),

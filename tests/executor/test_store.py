@@ -121,6 +121,13 @@ def test_requests_wait_for_the_scheduler(state: Path) -> None:
     assert (b.job.priority, b.job.weight) == (5, 2.5)
 
 
+def test_a_request_for_what_cannot_be_does_not_end_the_queue(state: Path) -> None:
+    make(state, job("a"))
+    with client(state) as one:
+        one.request([Request("priority", "a", str(10**30)), Request("weight", "a", "-1")])
+    assert run(state).all_done
+
+
 def test_the_status_says_what_a_job_waits_for(state: Path) -> None:
     gang = Job("gang", (Mode("n", 5.0, 4),))
     left_running(state, Job("one", (Mode("n", 3600.0, 1),), "sleep 60"))
