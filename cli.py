@@ -6,11 +6,14 @@ Nothing here imports torch at the top, so that ``--help`` stays instant.
 from __future__ import annotations
 
 import contextlib
+import errno
+import os
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 USER_ERROR_STATUS = 2
+UNREAD_STATUS = 1  # the reader of a pipe did not want all of it (``| head``)
 INTERRUPTED_STATUS = 130  # 128 + SIGINT, what a shell reports for Ctrl-C
 
 # glibc's malloc.h
@@ -50,10 +53,21 @@ def run(main: Callable[[], object]) -> None:
     that do not exist or cannot be used. Everything else is a bug and keeps its traceback.
 
     Raises:
-        SystemExit: with status 2 after a mistake of the user, with 130 after Ctrl-C.
+        SystemExit: with status 2 after a mistake of the user, with 130 after Ctrl-C, with 1 where
+            nobody reads what is printed any more (``| head``).
     """
+    for stream in ("stdout", "stderr"):
+        if getattr(sys, stream) is None:  # closed by the caller (>&-)
+            setattr(sys, stream, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115
     try:
-        main()
+        try:
+            main()
+        finally:
+            _flush()
+    except BrokenPipeError:
+        if not _reader_is_gone():
+            raise
+        raise SystemExit(UNREAD_STATUS) from None
     except KeyboardInterrupt:
         _complain("stopped by Ctrl-C")
         raise SystemExit(INTERRUPTED_STATUS) from None
@@ -65,6 +79,33 @@ def run(main: Callable[[], object]) -> None:
         raise SystemExit(USER_ERROR_STATUS) from error
 
 
+def _reader_is_gone() -> bool:
+    """Whether stdout is a pipe that nobody reads any more; another broken pipe is a bug."""
+    import select
+
+    try:
+        poll = select.poll()
+        poll.register(sys.__stdout__ or -1, 0)
+        return any(event & select.POLLERR for _, event in poll.poll(0))
+    except (OSError, ValueError):  # it has no descriptor
+        return False
+
+
+def _flush() -> None:
+    """Write what was printed now: in the interpreter's last moments nobody could be told."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        gone = _reader_is_gone()
+        # What could not be written stays in the buffer; the interpreter will try it once more.
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())
+        os.close(nowhere)
+        if gone:
+            raise SystemExit(UNREAD_STATUS) from None
+        raise
+
+
 def _mistake(error: Exception) -> str | None:
     """The sentence for a mistake of the user, None for a bug."""
     if isinstance(error, UserError):
@@ -72,6 +113,9 @@ def _mistake(error: Exception) -> str | None:
     if isinstance(error, ValueError):
         ours = type(error).__module__.split(".")[0] == "hetsched"
         return str(error) if ours else None
+    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+        where = "what was to be written" if error.filename is None else repr(str(error.filename))
+        return f"the disk is full: there is no room for {where}; make room and call again"
     if isinstance(error, FileNotFoundError):
         if error.filename is None:
             return str(error)

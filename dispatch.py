@@ -9,6 +9,7 @@ no time to wait for what `run` needs.
 from __future__ import annotations
 
 import importlib
+import os
 import sys
 from collections.abc import Sequence
 
@@ -49,6 +50,11 @@ def dispatch(arguments: Sequence[str]) -> int:
     name, rest = "run", list(arguments)
     if arguments and arguments[0] in COMMANDS:
         name, rest = arguments[0], rest[1:]
+    elif arguments and arguments[0].isalpha() and not os.path.exists(arguments[0]):
+        raise UserError(
+            f"there is no command and no file {arguments[0]!r}; the commands are "
+            f"{', '.join(COMMANDS)}"
+        )
     module = f"hetsched.executor.commands.{name}"
     try:
         command = importlib.import_module(module)
@@ -56,8 +62,32 @@ def dispatch(arguments: Sequence[str]) -> int:
         if error.name != module:
             raise
         raise UserError(f"{name}: this version does not have that command yet") from None
-    status: int = command.main(rest)
+    try:
+        status: int = command.main(rest)
+    except Exception as error:
+        if sentence := _of_the_file(error):
+            raise UserError(sentence) from error
+        raise
     return status
+
+
+def _of_the_file(error: Exception) -> str | None:
+    """What is the matter with the file of a queue's state or its disk; None: with neither."""
+    sqlite3 = sys.modules.get("sqlite3")  # not loaded: nobody has opened a state
+    if sqlite3 is None or not isinstance(error, sqlite3.Error):
+        return None
+    kind = (getattr(error, "sqlite_errorname", None) or "").split("_")[1:2]  # SQLITE_IOERR_WRITE
+    ends = {
+        "CORRUPT": "it is damaged; name another folder with --state, or move this one away",
+        "NOTADB": "it is damaged; name another folder with --state, or move this one away",
+        "FULL": "the disk is full; make room and call again, nothing that was noted is lost",
+        "IOERR": "the disk gives errors; see to it and call again",
+        "READONLY": "it may not be written; see to its permissions",
+        "CANTOPEN": "it cannot be opened; see to its permissions",
+        "BUSY": "another program has locked it for long; end that one and call again",
+    }
+    end = ends.get(kind[0]) if kind else None
+    return None if end is None else f"the state of the queue ({error}): {end}"
 
 
 if __name__ == "__main__":

@@ -60,11 +60,19 @@ def spawn(
 
 
 def _refuse_absent(command: tuple[str, ...], workdir: str | None, env: dict[str, str]) -> None:
-    """The error that starting a program that is not there would give without a shell between."""
+    """The error that starting the program would give without a shell between, for people.
+
+    Raises:
+        OSError: saying whether the folder or the program is missing, or may not be executed.
+    """
+    if workdir is not None and not os.path.isdir(workdir):
+        raise NotADirectoryError(f"its workdir {workdir!r} is no folder that is there")
     program = command[0]
     if "/" in program:  # relative to the folder in which it will run
         found = shutil.which(os.path.join(workdir or "", program))
     else:
         found = shutil.which(program, path=env.get("PATH"))
+    if found is None and "/" in program and os.path.exists(os.path.join(workdir or "", program)):
+        raise PermissionError(f"its program {program!r} is no file that may be executed")
     if found is None:
-        raise FileNotFoundError(2, "No such file or directory", program)
+        raise FileNotFoundError(f"its program {program!r} is not there")

@@ -125,7 +125,11 @@ class Client:
         from hetsched.executor.exits import file_name
 
         number, log = row
-        return Path(log) if log else self.logs() / file_name(name, number, "log")
+        # First in the folder itself, which may have been moved or set aside since.
+        here = self.folder / store.LOGS / file_name(name, number, "log")
+        if here.exists():
+            return here
+        return Path(log) if log else self.logs() / here.name
 
     def logs(self) -> Path:
         """The folder of what jobs write."""

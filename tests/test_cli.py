@@ -110,6 +110,37 @@ print(torch.get_num_threads())
     assert in_a_fresh_process(code) == "2"
 
 
+def printing(redirect: str) -> tuple[int, str]:
+    """Exit status and stderr of a command that prints much, under a shell's redirection."""
+    code = "from hetsched import cli; cli.run(lambda: print('x' * 200000))"
+    done = subprocess.run(
+        ["bash", "-c", f'set -o pipefail; "$0" -c "$1" {redirect}', sys.executable, code],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    return done.returncode, done.stderr
+
+
+def test_a_reader_who_has_seen_enough_is_no_error() -> None:
+    assert printing("| true") == (cli.UNREAD_STATUS, "")
+
+
+def test_a_closed_stdout_is_no_error() -> None:
+    assert printing(">&-") == (0, "")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="only Linux has a device that is full")
+def test_a_full_disk_under_stdout_is_one_sentence() -> None:
+    status, said = printing("> /dev/full")
+    assert status == 2
+    assert said.endswith(
+        "the disk is full: there is no room for what was to be written; make room and call again\n"
+    )
+    assert said.count("\n") == 1
+
+
 def test_without_a_thread_count_torch_is_not_imported() -> None:
     code = """
 import sys

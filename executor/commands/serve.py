@@ -9,6 +9,7 @@ from pathlib import Path
 
 from hetsched.cli import user_input
 from hetsched.executor.commands.common import open_client
+from hetsched.executor.commands.watching import check_port
 from hetsched.executor.web import DEFAULT_HOST, WebServer
 
 DEFAULT_PORT = 8765
@@ -40,6 +41,7 @@ def main(arguments: Sequence[str]) -> int:
         "(default: %(default)s)",
     )
     options = parser.parse_args(arguments)
+    check_port("--port", options.port)
     with contextlib.closing(open_client(options.state)) as client:
         folder = client.folder
     with user_input():

@@ -57,11 +57,15 @@ def main(arguments: Sequence[str]) -> int:
     Raises:
         UserError: there is no such queue, or a job can never run there.
     """
+    from hetsched.executor import store
+
     options = parse(arguments)
     with closing(open_client(options.state)) as client, user_input():
         jobs = _jobs(options, client.machines)
         client.submit(jobs)
         print(f"Submitted {count_of(len(jobs), 'job')} to {client.folder}.")
+        if not store.is_locked(client.folder):
+            print(f"No scheduler runs there: dispatch.py run --state {client.folder} starts it.")
     return 0
 
 
@@ -89,7 +93,8 @@ def _jobs(options: argparse.Namespace, machines: tuple[Machine, ...]) -> tuple[J
 def _pair(text: str, option: str) -> tuple[str, str]:
     name, equals, value = text.partition("=")
     if not (name and equals):
-        raise UserError(f"{option}: {text!r} has no value; write NAME=VALUE")
+        what = "MACHINE=SECONDS" if option == "--on" else "NAME=VALUE"
+        raise UserError(f"{option}: {text!r} has no value; write {what}")
     return name, value
 
 

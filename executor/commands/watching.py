@@ -44,8 +44,20 @@ def check_web_options(options: argparse.Namespace) -> None:
     """
     if options.web is None and options.web_host is not None:
         raise UserError("--web-host says where, but --web PORT is missing; give both")
+    if options.web is not None:
+        check_port("--web", options.web)
     if options.web is not None and (options.dry_run or options.executor == "simulated"):
         raise UserError("--web: a simulated run keeps nothing to show; leave it out")
+
+
+def check_port(option: str, port: int) -> None:
+    """Refuse a port that no computer has, before anything is touched.
+
+    Raises:
+        UserError: naming the option.
+    """
+    if not 0 <= port <= 65535:
+        raise UserError(f"{option} is {port}; give a number from 0 (any that is free) to 65535")
 
 
 @contextlib.contextmanager

@@ -6,6 +6,7 @@ import contextlib
 import json
 import math
 import os
+import sqlite3
 import sys
 import threading
 import time
@@ -20,6 +21,7 @@ from hetsched.executor.protocol import Machine
 from hetsched.executor.queue import Job, Mode, Queue
 from hetsched.executor.store_client import Client
 from hetsched.executor.store_ledger import StoreLedger
+from hetsched.executor.store_merge import set_aside
 
 MACHINES = (Machine("cpu", capacity=2), Machine("h200", "h200", "gpu", ("0",), memory=141e9))
 
@@ -55,7 +57,9 @@ def test_a_job_is_submitted_by_options(state: Path, capsys: pytest.CaptureFixtur
     options = ["--on", "h200=20m", "--gpus", "1", "--priority", "3", "--memory", "2G"]
     options += ["--env", "LEVEL=2", "--after", "b", "--retries", "1", "--due", "1h"]
     assert call("submit", "--name", "new", *options, "--", "echo", "-n", "x y") == 0
-    assert "Submitted 1 job to runs/dispatch/queue." in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "Submitted 1 job to runs/dispatch/queue." in said
+    assert "No scheduler runs there: dispatch.py run --state runs/dispatch/queue" in said
     new = job(state, "new")
     assert new.modes == (Mode("h200", 1200.0, 1),)
     assert (new.command, new.after, new.priority) == (("echo", "-n", "x y"), ("b",), 3)
@@ -78,7 +82,10 @@ def test_jobs_are_submitted_from_a_file(state: Path, tmp_path: Path) -> None:
     [
         (["submit", "--name", "x", "--on", "v100=5", "--", "true"], "'v100', which is no machine"),
         (["submit", "--name", "x", "--on", "cpu=5"], "command is missing"),
-        (["submit", "--name", "x", "--on", "cpu", "--", "true"], "--on: 'cpu' has no value"),
+        (
+            ["submit", "--name", "x", "--on", "cpu", "--", "true"],
+            "--on: 'cpu' has no value; write MACHINE=SECONDS",
+        ),
         (
             ["submit", "--name", "x", "--on", "cpu=5", "--demand", "9", "--", "true"],
             "needs more units",
@@ -95,6 +102,14 @@ def test_jobs_are_submitted_from_a_file(state: Path, tmp_path: Path) -> None:
         (["preempt", "b"], "job 'b' does not run"),
         (["priority", "1", "a"], "job 'a' does not wait"),
         (["priority", "1", "b", "--weight", "-1"], "--weight is -1.0"),
+        (["priority", "1" + "0" * 30, "b"], "priority is 1000.*; it must be within"),
+        (["priority", "1", "b", "--weight", "1e300"], "--weight is 1e.300; it must be a number"),
+        (
+            ["submit", "--name", "x", "--on", "cpu=5", "--priority", "1" + "0" * 30, "--", "t"],
+            "'x': priority is 1000.*; it must be within",
+        ),
+        (["serve", "--port", "99999"], "--port is 99999; give a number from 0"),
+        (["statsu"], "there is no command and no file 'statsu'; the commands are run, submit, "),
         (["drain", "v100"], "there is no machine 'v100'; use cpu, h200"),
         (["logs", "b"], "job 'b' has not run yet"),
         (["logs", "a", "-n", "-3"], "--lines is -3; give 0 or more"),
@@ -221,10 +236,48 @@ def test_the_path_of_a_log_is_said(state: Path, capsys: pytest.CaptureFixture[st
     )
 
 
-def test_a_submitted_job_is_in_the_queue_of_a_scheduler_that_runs(state: Path) -> None:
+def test_the_logs_of_a_run_that_was_set_aside_are_its_own(
+    state: Path, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    with contextlib.closing(StoreLedger(state)) as ledger:
+        ledger._write("UPDATE attempts SET log = ?", os.fspath(state / store.LOGS / "a.1.log"))
+    place = set_aside(state)
+    (state / store.LOGS).mkdir(parents=True)  # the next run, in the same folder
+    (state / store.LOGS / "a.1.log").write_text("of the next run\n")
+    assert call("logs", "--state", os.fspath(place), "a") == 0
+    sys.stdout.flush()
+    assert capfdbinary.readouterr().out == b"one\ntwo\nthree\n"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["status"], ["logs", "a"], ["cancel", "b"], ["submit", "--name", "x", "--on", "cpu=5", "t"]],
+)
+def test_a_state_that_is_damaged_in_the_middle_is_one_sentence(
+    state: Path, arguments: list[str]
+) -> None:
+    with contextlib.closing(sqlite3.connect(state / store.FILE)) as file:
+        pages = [row[0] for row in file.execute(
+            "SELECT rootpage FROM sqlite_master WHERE tbl_name IN ('jobs', 'machines')"
+        )]  # fmt: skip
+        (size,) = file.execute("PRAGMA page_size").fetchone()
+    with (state / store.FILE).open("r+b") as raw:
+        for page in pages:
+            raw.seek((page - 1) * size)
+            raw.write(b"\xff" * 256)
+    with pytest.raises(
+        UserError, match=r"the state of the queue .*malformed.*: it is damaged; name"
+    ):
+        call(*arguments)
+
+
+def test_a_submitted_job_is_in_the_queue_of_a_scheduler_that_runs(
+    state: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     with contextlib.closing(StoreLedger(state)) as ledger:
         ledger.load()
         assert ledger.inbox().jobs == ()
         assert call("submit", "--name", "new", "--on", "cpu=5", "--", "true") == 0
+        assert "No scheduler" not in capsys.readouterr().out
         assert [one.name for one in ledger.inbox().jobs] == ["new"]
         assert ledger.inbox().jobs == ()

@@ -68,11 +68,18 @@ def test_a_death_by_a_signal_is_a_loss(executor: LocalExecutor) -> None:
 def test_a_command_that_cannot_be_started_is_a_failure(
     executor: LocalExecutor, tmp_path: Path
 ) -> None:
-    for command, workdir in ((("no-such-program",), None), (("true",), str(tmp_path / "absent"))):
+    plain = tmp_path / "plain.txt"
+    plain.write_text("no program")
+    absent = str(tmp_path / "absent")
+    for command, workdir, why in (
+        (("no-such-program",), None, "'no-such-program'"),
+        (("true",), absent, f"'{absent}'"),
+        ((str(plain),), None, f"'{plain}'"),
+    ):
         outcome = run(executor, command, workdir=workdir)
         assert outcome.status == "failed"
         assert outcome.reason.startswith("could not be started: ")
-        assert "No such file or directory" in outcome.reason
+        assert why in outcome.reason
     assert run(executor, ("true",)).status == "done"  # its room is free again
 
 

@@ -49,7 +49,7 @@ def in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
         (["--web-host", "0.0.0.0"], "--web-host says where, but --web PORT is missing"),
         (["--web", "0", "--dry-run"], "--web: a simulated run keeps nothing to show"),
         (["--web", "0", "--executor", "simulated"], "--web: a simulated run keeps nothing"),
-        (["--web", "-1", "--policy", "fifo"], "--web: port is -1; give a number"),
+        (["--web", "-1", "--policy", "fifo"], "--web is -1; give a number"),
     ],
 )
 def test_a_mistake_is_one_sentence_and_nothing_has_run(options: list[str], sentence: str) -> None:
