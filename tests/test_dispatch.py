@@ -14,6 +14,7 @@ import pytest
 
 from hetsched import dispatch
 from hetsched.cli import UserError
+from hetsched.executor.estimates import read_runs
 
 ROOT = Path(dispatch.__file__).parent
 QUEUE = """
@@ -116,6 +117,7 @@ def test_the_examples_can_be_planned(name: str) -> None:
         (["QUEUE", "--policy", "fifo", "--state", "QUEUE"], "--state: .* cannot be made"),
         (["run"], "QUEUE.yaml is missing"),
         (["run", "--policy", "fifo", "--state", "nowhere"], "nowhere holds no queue"),
+        (["QUEUE", "--policy", "fifo", "--web", "99999"], "--web is 99999; give a number from 0"),
         (["QUEUE", "--fallback", "no-such"], "--fallback: no rule is called 'no-such'"),
         (["QUEUE", "--policy", "fifo", "--decision-timeout", "0"], "--decision-timeout is 0"),
     ],
@@ -139,6 +141,19 @@ def test_the_same_command_runs_a_finished_queue_anew_and_keeps_the_last_run(
     assert (tmp_path / "count").read_text() == "x\nx\n"
     assert len(list((tmp_path / "runs" / "dispatch").iterdir())) == 2
     assert "The last run of this queue is now in runs/dispatch/queue." in capsys.readouterr().err
+
+
+def test_a_run_leaves_what_its_jobs_taught_in_a_table(tmp_path: Path) -> None:
+    text = QUEUE.replace("echo hello", "sleep 0.3")
+    assert call(write(tmp_path, text), "--quiet", "--policy", "fifo", "--state", "s") == 1
+    (run,) = read_runs(tmp_path / "s" / "runs.csv")  # b failed and c never ran
+    assert (run.model, run.machine, run.gpus, run.expected) == ("a", "cpu", 1, 0.1)
+    assert 0.3 <= run.seconds < 30.0
+    assert (
+        call(write(tmp_path, text), "--quiet", "--policy", "fifo", "--state", "t", "--no-learning")
+        == 1
+    )
+    assert not (tmp_path / "t" / "runs.csv").exists()
 
 
 def test_a_job_submitted_after_the_end_is_not_set_aside_but_run(tmp_path: Path) -> None:

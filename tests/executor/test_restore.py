@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from hetsched.agents.rules import make_rule
-from hetsched.executor import processes, store
+from hetsched.executor import processes, scheduler, store
 from hetsched.executor.exits import Exits
 from hetsched.executor.guard import Guard
 from hetsched.executor.ledger import Request
@@ -36,6 +36,12 @@ from hetsched.tests.executor.left_queues import (
 @pytest.fixture
 def state(tmp_path: Path) -> Path:
     return tmp_path / "state"
+
+
+@pytest.fixture(autouse=True)
+def brisk(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A turn of the scheduler is short, also when nothing happens."""
+    monkeypatch.setattr(scheduler, "CHECK_SECONDS", 0.1)
 
 
 def test_a_job_that_still_runs_is_found_again_and_its_exit_code_known(
@@ -179,8 +185,7 @@ def test_a_drained_machine_stays_so_after_a_restart_and_its_jobs_wait(state: Pat
     make(state, job("a"), job("b", machine="n"))
     with client(state) as one:
         one.request([Request("drain", "m", "its fan is loud")])
-    stops = iter([0] * 8 + [1] * 99)
-    run(state, stops=lambda: next(stops))
+    run(state, stops=lambda: int(statuses(state)["b"] == "done"))
     assert statuses(state) == {"a": "waiting", "b": "done"}
     with client(state) as one:
         overview = one.overview()
