@@ -61,6 +61,8 @@ class Run:
         queue: the queue; policy: the name of what decided.
         outcomes: every attempt that ended, in order of its end.
         not_run: jobs of which no attempt was ever made, with the reason.
+        verdicts: jobs whose end is not that of their last attempt, as status and reason: one that
+            was preempted, say, and cancelled while it waited to go on.
         interrupted: somebody asked to stop.
         ended: the executor's clock at the end.
         decisions: seconds each question to the policy took.
@@ -72,6 +74,7 @@ class Run:
     policy: str
     outcomes: list[Outcome] = field(default_factory=list)
     not_run: Mapping[str, str] = field(default_factory=dict)
+    verdicts: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     interrupted: bool = False
     ended: float = 0.0
     decisions: list[float] = field(default_factory=list)

@@ -40,11 +40,14 @@ def as_dict(run: Run, executor: str) -> dict[str, Any]:
     jobs = []
     for job in run.queue.jobs:
         last = attempts[job.name][-1] if attempts[job.name] else None
+        status, reason = NOT_RUN, run.not_run.get(job.name, "")
+        if last is not None:
+            status, reason = run.verdicts.get(job.name, (last.status, last.reason))
         jobs.append(
             {
                 "job": job.name,
-                "status": NOT_RUN if last is None else last.status,
-                "reason": run.not_run.get(job.name, "") if last is None else last.reason,
+                "status": status,
+                "reason": reason,
                 "machine": None if last is None else last.attempt.machine,
                 "started": None if last is None else last.started,
                 "ended": None if last is None else last.ended,
@@ -146,8 +149,8 @@ def print_report(run: Run, executor: str, console: Console, planned: bool = Fals
             status = done if one["status"] == "done" else one["status"]
             place = (escape(job["job"] + again), escape(one["machine"]))
             rows.append((*place, *map(duration, times), _coloured(status), escape(one["reason"])))
-        if not job["attempts"]:
-            why = (_coloured(NOT_RUN), escape(job["reason"]))
+        if not job["attempts"] or job["job"] in run.verdicts:
+            why = (_coloured(job["status"]), escape(job["reason"]))
             rows.append((escape(job["job"]), *["-"] * 5, *why))
     left_out = 0
     if len(rows) > MOST_ROWS:

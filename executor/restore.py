@@ -22,6 +22,7 @@ from hetsched.executor.protocol import Outcome
 from hetsched.executor.queue import Queue
 from hetsched.executor.retries import Retries
 from hetsched.executor.scheduler import Scheduler
+from hetsched.executor.store import OPEN_STATUSES
 from hetsched.executor.view import Choice
 
 if TYPE_CHECKING:
@@ -163,4 +164,9 @@ def _tell(ledger: StoreLedger, policy: str, scheduler: Scheduler) -> Run:
             why = scheduler.left.get(one.job.name)
             never[one.job.name] = one.reason if why is None else f"waits for the next run; it {why}"
     run.not_run = never
+    run.verdicts = {
+        one.job.name: (one.status, one.reason)
+        for one in remembered
+        if one.outcomes and one.status not in (*OPEN_STATUSES, one.outcomes[-1].status)
+    }
     return run

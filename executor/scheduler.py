@@ -278,7 +278,8 @@ class Scheduler:
             self.ask(name, request.kind)
             self.ledger.asked(name, request.kind)
         elif request.kind == "cancel":
-            self._over(name, "cancelled", "cancelled before it ran")
+            when = "while it waited" if name in self.attempts else "before it ran"
+            self._over(name, "cancelled", f"cancelled {when}")
 
     def ask(self, name: str, what: str) -> None:
         """Ask a running job to end: ``cancel``, or ``preempt``."""

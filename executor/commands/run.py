@@ -280,8 +280,12 @@ def _ray(
 
 def _over(done: Run) -> set[str]:
     """The jobs that need no other run."""
-    over = {name for name, one in done.last.items() if one.status not in ("preempted", "cancelled")}
-    return over | {name for name, why in done.not_run.items() if not why.startswith("waits")}
+    over = {name for name, one in done.last.items() if one.status != "preempted"}
+    return (
+        over
+        | set(done.verdicts)
+        | {name for name, why in done.not_run.items() if not why.startswith("waits")}
+    )
 
 
 def _report(done: Run, kind: str, options: argparse.Namespace, logs: Path | None) -> None:

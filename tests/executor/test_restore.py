@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import os
 import subprocess
 import time
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 from hetsched.agents.rules import make_rule
 from hetsched.executor import processes, scheduler, store
@@ -18,6 +20,7 @@ from hetsched.executor.ledger import Request
 from hetsched.executor.local import LocalExecutor
 from hetsched.executor.protocol import Attempt, Machine
 from hetsched.executor.queue import Job, Mode
+from hetsched.executor.report import as_dict, print_report
 from hetsched.executor.restore import resume_queue
 from hetsched.executor.simulated import SimulatedExecutor
 from hetsched.executor.store_ledger import StoreLedger
@@ -195,6 +198,24 @@ def test_a_drained_machine_stays_so_after_a_restart_and_its_jobs_wait(state: Pat
         one.request([Request("undrain", "m")])
     run(state)
     assert statuses(state)["a"] == "done"
+
+
+def test_a_job_that_is_cancelled_while_it_waits_to_go_on_is_told_as_cancelled(
+    state: Path,
+) -> None:
+    make(state, job("a", "sleep 60"))
+    stops = iter([0, 0] + [1] * 99)
+    assert run(state, stops=lambda: next(stops, 1)).interrupted
+    with client(state) as one:
+        one.request([Request("cancel", "a")])
+    done = run(state)
+    assert [one.status for one in done.outcomes] == ["preempted"]
+    assert done.verdicts == {"a": ("cancelled", "cancelled while it waited")}
+    (told,) = as_dict(done, "local")["jobs"]
+    assert (told["status"], told["reason"]) == ("cancelled", "cancelled while it waited")
+    console = Console(file=io.StringIO(), width=200)
+    print_report(done, "local", console)
+    assert "cancelled while it waited" in console.file.getvalue()  # type: ignore[attr-defined]
 
 
 def test_a_stopped_queue_goes_on_with_the_next_run(state: Path) -> None:
