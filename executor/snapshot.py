@@ -88,8 +88,7 @@ class Reader(Client):
     """
 
     def __init__(self, folder: str | Path) -> None:
-        self.folder = Path(folder)
-        self.file = store.connect(self.folder, read_only=True)
+        super().__init__(folder, read_only=True)
 
     def snapshot(self, jobs: int = JOBS, bars: int = BARS) -> Snapshot:
         """Everything, of one moment.

@@ -29,14 +29,15 @@ class Client:
 
     Args:
         folder: of the state.
+        read_only: only ask; the folder may be somebody else's.
 
     Raises:
         StoreError: it holds none.
     """
 
-    def __init__(self, folder: str | Path) -> None:
+    def __init__(self, folder: str | Path, read_only: bool = False) -> None:
         self.folder = Path(folder)
-        self.file: sqlite3.Connection = store.connect(self.folder)
+        self.file: sqlite3.Connection = store.connect(self.folder, read_only)
 
     def close(self) -> None:
         """Let go of the file."""

@@ -87,8 +87,12 @@ def add_state_option(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def open_client(folder: Path | None) -> Client:
+def open_client(folder: Path | None, read_only: bool = False) -> Client:
     """The queue in a folder; None: in the default folder, the one that was used last.
+
+    Args:
+        folder: of the state.
+        read_only: for commands that only show, also to people who may not write there.
 
     Raises:
         UserError: there is none.
@@ -105,7 +109,7 @@ def open_client(folder: Path | None) -> Client:
             )
         folder = max(states, key=lambda path: path.stat().st_mtime).parent
     with user_input("--state"):
-        return Client(folder)
+        return Client(folder, read_only)
 
 
 def send(client: Client, requests: list[Request], what: str) -> None:

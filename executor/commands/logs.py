@@ -39,7 +39,7 @@ def main(arguments: Sequence[str]) -> int:
     options = parser.parse_args(arguments)
     if options.lines is not None and options.lines < 0:
         raise UserError(f"--lines is {options.lines}; give 0 or more")
-    with closing(open_client(options.state)) as client, user_input():
+    with closing(open_client(options.state, read_only=True)) as client, user_input():
         path = client.log_of(options.job, options.attempt)
         if options.path:
             print(path)

@@ -42,7 +42,7 @@ def main(arguments: Sequence[str]) -> int:
     )
     options = parser.parse_args(arguments)
     check_port("--port", options.port)
-    with contextlib.closing(open_client(options.state)) as client:
+    with contextlib.closing(open_client(options.state, read_only=True)) as client:
         folder = client.folder
     with user_input():
         server = WebServer(folder, options.port, options.host)

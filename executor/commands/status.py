@@ -43,7 +43,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--all", action="store_true", help="no limit")
     parser.add_argument("--json", action="store_true", help="as JSON on stdout")
     options = parser.parse_args(arguments)
-    with closing(open_client(options.state)) as client, user_input():
+    with closing(open_client(options.state, read_only=True)) as client, user_input():
         overview = client.overview(None if options.all else max(0, options.limit), options.jobs)
         if options.json:
             print(json.dumps(as_dict(overview), indent=2, allow_nan=False))

@@ -271,6 +271,20 @@ def test_a_state_that_is_damaged_in_the_middle_is_one_sentence(
         call(*arguments)
 
 
+@pytest.mark.parametrize("arguments", [["status"], ["status", "--json"], ["logs", "a"]])
+def test_commands_that_only_show_work_where_nothing_can_be_written(
+    state: Path, arguments: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    connect = store.connect
+
+    def sealed(folder: Path, read_only: bool = False) -> sqlite3.Connection:
+        assert read_only  # an administrator may write everywhere: ask what was asked for
+        return connect(folder, read_only)
+
+    monkeypatch.setattr(store, "connect", sealed)
+    assert call(*arguments) == 0
+
+
 def test_a_submitted_job_is_in_the_queue_of_a_scheduler_that_runs(
     state: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
