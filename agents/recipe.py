@@ -107,12 +107,14 @@ def recipe(scenario: str) -> TrainConfig:
         return TrainConfig(
             scenario,
             sizes=((8, 4), (20, 4), (12, 5), (8, 4), (20, 4), (30, 6)),
+            timesteps=1_500_000,
+            groups=64,
             repeats=16,
-            eval_freq=100_000,
+            eval_freq=150_000,
             eval_count=150,
-            network=NetworkConfig(hidden=40),
-            warm_start=ImitationConfig(decisions=1_800_000),
-            ppo=plans,
+            network=NetworkConfig(hidden=56),
+            warm_start=ImitationConfig(decisions=2_000_000),
+            ppo=dataclasses.replace(plans, ent_coef=0.0005),
         )
     if head == "rcmax":
         return TrainConfig(

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from hetsched.agents.policy import Policy
     from hetsched.envs.scenarios import Scenario
 
-TRIED = (1.0, 0.7, 1.4, 0.5, 2.0, 0.35, 2.8)  # of equals, the first
+TRIED = (1.0, 0.7, 1.4, 0.5, 2.0, 2.8, 4.0)  # of equals, the first
 SAMPLES, MOST = 32, 16  # of each instance; instances of each size
 SEED = 3_000_003  # neither of training, nor of validation, nor of the final table
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
-import pickle
 import random
 import signal
 import stat
@@ -20,7 +19,7 @@ import torch
 from hetsched.agents.checkpoint import load_checkpoint
 from hetsched.agents.configs import ImitationConfig, PPOConfig
 from hetsched.agents.metrics import read_rows
-from hetsched.agents.run_folder import RunFolder, TrainingError
+from hetsched.agents.run_folder import RunFolder
 from hetsched.agents.temperature import TRIED
 from hetsched.agents.training import Trainer
 from hetsched.envs.scenarios import get_scenario
@@ -345,63 +344,3 @@ def test_a_finished_run_without_its_best_gets_one(tmp_path: Path) -> None:
     run_tiny(tmp_path, tiny(timesteps=24), resume=True)
     assert torch.equal(weights(tmp_path, "best"), weights(tmp_path, "last"))
     assert "temperature" in load_checkpoint(tmp_path / "best.safetensors").metadata
-
-
-# ---- folders that cannot be resumed ------------------------------------------------------------
-
-
-@pytest.fixture
-def copied(whole: Path, tmp_path: Path) -> Path:
-    for one in whole.iterdir():
-        (tmp_path / one.name).write_bytes(one.read_bytes())
-    return tmp_path
-
-
-def refusal(folder: Path, **values) -> str:
-    with pytest.raises(TrainingError) as caught:
-        Trainer(tiny(**values), folder, resume=True)
-    assert str(folder) in str(caught.value)
-    return str(caught.value)
-
-
-@pytest.mark.parametrize("length", [0, 10, 1000, -1, -2000])
-def test_a_truncated_state_is_refused(copied: Path, length: int) -> None:
-    path = copied / "resume.pt"
-    path.write_bytes(path.read_bytes()[:length])
-    assert "is damaged" in refusal(copied)
-
-
-@pytest.mark.parametrize("value", [3, [], {}, {"format": 1}, {"format": 1, "config": "{"}])
-def test_a_state_that_makes_no_sense_is_refused(copied: Path, value) -> None:
-    torch.save(value, copied / "resume.pt")
-    assert "is damaged" in refusal(copied)
-
-
-def test_a_state_that_would_run_code_is_refused_and_does_not_run(copied: Path) -> None:
-    class Payload:
-        def __reduce__(self):
-            return os.mkdir, (str(copied / "trap"),)
-
-    for write in (lambda path: torch.save(Payload(), path), _pickle(Payload())):
-        write(copied / "resume.pt")
-        assert "is damaged" in refusal(copied)
-        assert not (copied / "trap").exists()
-
-
-def _pickle(value):
-    return lambda path: path.write_bytes(pickle.dumps(value))
-
-
-def test_a_state_of_another_format_is_refused(copied: Path) -> None:
-    saved = torch.load(copied / "resume.pt", weights_only=True)
-    torch.save({**saved, "format": 99}, copied / "resume.pt")
-    assert "is of another hetsched" in refusal(copied)
-
-
-def test_other_options_are_refused(copied: Path) -> None:
-    assert "with other options" in refusal(copied, timesteps=145)
-
-
-def test_a_missing_state_is_refused(copied: Path) -> None:
-    (copied / "resume.pt").unlink()
-    assert "there is no" in refusal(copied)
