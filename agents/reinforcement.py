@@ -50,6 +50,7 @@ class Reinforcement:
                 moves_per_job=config.ppo.outlook_moves,
                 seed=config.seed,
             )
+        extent = widest(scenario, sizes)
         self.environment = VectorEnvironment(
             scenario,
             config.groups,
@@ -59,8 +60,8 @@ class Reinforcement:
             reference=rule_cost(scenario),
             outlook=outlook,
             device=config.device,
+            extent=extent,
         )
-        extent = widest(scenario, sizes)
         self.model = make_ppo(
             self.environment, extent, config.ppo, config.network, config.seed, config.device
         )
@@ -143,7 +144,7 @@ class Reinforcement:
 
 
 def widest(scenario: Scenario, sizes: Sequence[tuple[int, int]]) -> Extent:
-    """An extent that holds the instances of the scenario at these sizes."""
+    """An extent that holds all or almost all instances of the scenario at these sizes."""
     rng = np.random.default_rng(0)
     extents = [
         Extent.of(Problem.from_instances([scenario.generate(rng, *size) for _ in range(SAMPLED)]))

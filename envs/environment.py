@@ -10,14 +10,14 @@ import torch
 from gymnasium import spaces
 from numpy.typing import NDArray
 
+from hetsched.envs.drawing import draw_within, extent_of
 from hetsched.envs.features import observe
-from hetsched.envs.observation import Extent, arrays_from_graph, observation_space
+from hetsched.envs.observation import arrays_from_graph, observation_space
 from hetsched.envs.problem import Problem
 from hetsched.envs.scenarios import get_scenario
 from hetsched.envs.simulator import State
 
 if TYPE_CHECKING:
-    from hetsched.envs.instance import Instance
     from hetsched.envs.schedule import Schedule
 
 Observation = dict[str, Any]  # of arrays
@@ -84,7 +84,8 @@ class SchedulingEnv(gymnasium.Env[Observation, Any]):
     with `info["initial_bound"]` given by `reset`.  Use gamma = 1.
 
     ## Starting state
-    A fresh instance of the scenario, or `options={"instance": Instance}`.
+    A fresh instance of the scenario, or `options={"instance": Instance}`.  The rare one that is
+    larger than the space, where sizes vary, is drawn again.
 
     ## Episode end
     Terminates once every job is scheduled; never truncates.  The last `info` holds `cost`;
@@ -113,7 +114,8 @@ class SchedulingEnv(gymnasium.Env[Observation, Any]):
         self.strict = strict
         self.scenario = get_scenario(scenario)
         self.size = (num_jobs, num_machines)
-        self.extent = widest_extent([self._draw(np.random.default_rng(i)) for i in range(32)])
+        drawn = [self.scenario.generate(np.random.default_rng(i), *self.size) for i in range(32)]
+        self.extent = extent_of(drawn)
         self.observation_space = observation_space(self.extent)
         self.action_space = LegalActions(self.extent.num_actions)
         self.state: State
@@ -123,7 +125,9 @@ class SchedulingEnv(gymnasium.Env[Observation, Any]):
     ) -> tuple[Observation, dict[str, Any]]:
         super().reset(seed=seed)
         given = (options or {}).get("instance")
-        instance = given if given is not None else self._draw(self.np_random)
+        instance = given
+        if instance is None:
+            instance = draw_within(self.extent, self.scenario, self.np_random, *self.size)
         problem = Problem.from_instances([instance])
         self.state = State.initial(problem, self.scenario.objective, self.scenario.deciding)
         observation = self._observe()
@@ -159,9 +163,6 @@ class SchedulingEnv(gymnasium.Env[Observation, Any]):
         """
         return self.state.schedules()[0]
 
-    def _draw(self, rng: np.random.Generator) -> Instance:
-        return self.scenario.generate(rng, *self.size)
-
     def _observe(self) -> Observation:
         arrays = arrays_from_graph(observe(self.state), self.extent)
         observation = {name: value[0].copy() for name, value in arrays.items()}
@@ -170,11 +171,3 @@ class SchedulingEnv(gymnasium.Env[Observation, Any]):
 
     def _info(self) -> dict[str, Any]:
         return {"action_mask": self.action_space.legal.copy(), "now": float(self.state.now)}
-
-
-def widest_extent(instances: list[Instance]) -> Extent:
-    """An extent that holds each of the instances.
-
-    Slots are machines only if they are in every instance.
-    """
-    return Extent.around([Extent.of(Problem.from_instances([one])) for one in instances])

@@ -73,6 +73,14 @@ class Extent:
             dense=all(one.dense for one in extents),
         )
 
+    def holds(self, other: Extent) -> bool:
+        """Whether observations of the other extent can be padded to this one."""
+        return (
+            (other.jobs <= self.jobs and other.machines <= self.machines)
+            and (other.slots <= self.slots and other.arcs <= self.arcs)
+            and (other.dense or not self.dense)
+        )
+
     def to_problem(self, actions: Tensor, problem: Problem) -> Tensor:
         """(B,) actions of this extent as actions of a batch that was padded to it."""
         job, slot = actions // self.slots, actions % self.slots

@@ -10,7 +10,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from hetsched.envs.drawing import draw_within, extent_of
 from hetsched.envs.features import observe
+from hetsched.envs.observation import Extent
 from hetsched.envs.problem import Problem
 from hetsched.envs.simulator import State
 
@@ -94,6 +96,7 @@ class VectorEnvironment:
             the cost: shaping by a potential, which changes no optimal policy (Ng, Harada &
             Russell, ICML 1999).
         device: of the states, and so of graphs, rewards and actions.
+        extent: instances that do not fit into it are drawn again; None: all do.
     """
 
     def __init__(
@@ -106,13 +109,14 @@ class VectorEnvironment:
         reference: Callable[[State], Tensor] | None = None,
         outlook: Callable[[Problem], Outlook] | None = None,
         device: str = "cpu",
+        extent: Extent | None = None,
     ) -> None:
         if groups < 1 or repeats < 1:
             raise ValueError(f"groups and repeats must be at least 1, got {groups}, {repeats}")
         self.scenario, self.groups, self.repeats, self.seed = scenario, groups, repeats, seed
         self.sizes = tuple(sizes or scenario.sizes)
         self.reference, self.look_ahead, self.device = reference, outlook, device
-        self.batch = -1
+        self.extent, self.batch = extent, -1
         self.state: State
         self.outlook: Outlook | None = None
         self.scale: Tensor
@@ -132,12 +136,7 @@ class VectorEnvironment:
         return observe(self.state)
 
     def _begin(self) -> None:
-        jobs, machines = self.sizes[self.batch % len(self.sizes)]
-        rng = np.random.default_rng([self.seed, self.batch, 2])  # a stream of its own
-        problem = Problem.from_instances(
-            [self.scenario.generate(rng, jobs, machines) for _ in range(self.groups)],
-            device=self.device,
-        )
+        problem = self._draw()
         fresh = State.initial(problem, self.objective, self.scenario.deciding)
         scale = reward_unit(fresh, self.reference)
         self.scale = scale.repeat_interleave(self.repeats)
@@ -145,6 +144,23 @@ class VectorEnvironment:
         self.state = State.initial(problem, self.objective, self.scenario.deciding)
         if self.look_ahead is not None:
             self.outlook = self.look_ahead(problem)
+
+    def _draw(self) -> Problem:
+        """One row per group."""
+        size = self.sizes[self.batch % len(self.sizes)]
+        rng = np.random.default_rng([self.seed, self.batch, 2])  # a stream of its own
+        instances = [self.scenario.generate(rng, *size) for _ in range(self.groups)]
+        problem = Problem.from_instances(instances, device=self.device)
+        extent = self.extent
+        if extent is None or extent.holds(Extent.of(problem)):
+            return problem
+        fitting = [
+            one
+            if extent.holds(extent_of([one]))
+            else draw_within(extent, self.scenario, rng, *size)
+            for one in instances
+        ]
+        return Problem.from_instances(fitting, device=self.device)
 
     def step(self, actions: Tensor) -> Transition:
         """Take one action (B,) int64 in every row."""
