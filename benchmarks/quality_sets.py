@@ -80,7 +80,7 @@ BENCHES = (
         Bench(f"rcmax-{size}", "rcmax", f"rcmax/{size}.npz", RCMAX, samples=samples, keep=keep)
         for size, samples, keep in (
             *(("20x4", (32,), 0), ("50x10", (32,), 0), ("100x10", (32,), 0)),
-            *(("100x20", (32,), 8), ("200x20", (32,), 8), ("500x50", (), 8)),
+            *(("100x20", (32,), 10), ("200x20", (32,), 10), ("500x50", (), 10)),
         )
     ),
     Bench("fjsp-SD1-10x5", "fjsp", "fjsp/SD1/10x5", FJSP, samples=(32,)),

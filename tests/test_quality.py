@@ -202,6 +202,6 @@ def test_mistakes_are_one_sentence(
 def test_where_machines_are_many_the_policy_also_decides_among_few_modes_of_every_job() -> None:
     (many,) = [one for one in sets.BENCHES if one.name == "rcmax-200x20"]
     (few,) = [one for one in sets.BENCHES if one.name == "rcmax-20x4"]
-    assert {"learned", "learned:keep=8", "learned:keep=8@32"} <= set(many.contenders(True))
+    assert {"learned", "learned:keep=10", "learned:keep=10@32"} <= set(many.contenders(True))
     assert not [one for one in many.contenders(False) if "keep" in one]
     assert not [one for one in few.contenders(True) if "keep" in one]
