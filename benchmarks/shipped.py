@@ -24,7 +24,7 @@ SETS = {
     **{f"hitzges-{size}": 64 for size in ("8x4", "20x4", "50x6", "100x10")},
     **{f"upmsp-{size}": 1 for size in ("20x5", "50x10", "100x15")},
     **{f"fjsp-SD{number}-10x5": 32 for number in (1, 2)},
-    "rcmax-100x20": 1,
+    "rcmax-100x20": 32,
 }
 SEED = 3_000_017  # neither of training, nor of validation, nor of the table after training
 RULES = "allox,ect-wait,atc,min-min,max-min,sufferage,spt,lpt,edd,wspt,ect,fifo,heft,random"
