@@ -12,6 +12,9 @@ if TYPE_CHECKING:
     from hetsched.envs.simulator import State
 
 
+BEFORE_JUDGING = 4  # decisions, before their speed is believed
+
+
 class Policy(Protocol):
     """Scores actions; rules, networks, samplers and the deployed scheduler all look like this."""
 
@@ -60,10 +63,12 @@ def rollout(
         sampled: (B,) bool or one bool: rows that draw from the softmax instead of the argmax.
         generator: of the draws, on the state's device; torch's own by default.
         temperature: scores are divided by it before the softmax.
-        deadline: stop unfinished once ``time.perf_counter()`` is later.
+        deadline: of ``time.perf_counter()``: stop unfinished once it is later, or earlier where
+            the jobs that are left cannot be decided by then.
     """
+    began, steps = time.perf_counter(), 0
     draws = torch.as_tensor(sampled, device=state.done.device).expand(state.done.shape)
-    while not bool(state.done.all()) and time.perf_counter() <= deadline:
+    while not bool(state.done.all()) and not _too_late(state, began, steps, deadline):
         if not bool(draws.any()):
             actions = act(policy, state)
         else:
@@ -71,7 +76,23 @@ def rollout(
             drawn = _draw(scores / temperature, generator)
             actions = torch.where(draws, drawn, scores.argmax(1))
         state.step(actions)
+        steps += 1
     return state
+
+
+def _too_late(state: State, began: float, steps: int, deadline: float) -> bool:
+    """Whether a deadline is over, or out of reach.
+
+    Every job is a decision at least, and the later ones, with fewer jobs left, take half as long
+    as the first ones on average at best.
+    """
+    if deadline == float("inf"):
+        return False
+    now = time.perf_counter()
+    if steps < BEFORE_JUDGING:
+        return now > deadline
+    left = int((state.problem.job_mask & ~state.scheduled).sum(1).max())
+    return now + 0.5 * left * (now - began) / steps > deadline
 
 
 def _draw(scores: Tensor, generator: torch.Generator | None) -> Tensor:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 
 import pytest
 import torch
@@ -102,3 +103,38 @@ def test_a_finished_state_stays_as_it_is() -> None:
     steps = state.steps.tolist()
     assert rollout(make_rule("ect"), state) is state
     assert state.steps.tolist() == steps
+
+
+class Slow(Fixed):
+    """Takes its time for every decision."""
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__(0.0)
+        self.seconds = seconds
+
+    def scores(self, state: State) -> torch.Tensor:
+        time.sleep(self.seconds)
+        return torch.zeros(state.problem.batch_size, state.problem.num_actions)
+
+
+def long_state() -> State:
+    """A hundred jobs on one machine."""
+    instance = Instance.from_matrix([[1.0]] * 100)
+    return State.initial(Problem.from_instances([instance]), MAKESPAN, "plan")
+
+
+def test_a_deadline_that_cannot_be_kept_is_given_up_early() -> None:
+    began = time.perf_counter()
+    state = rollout(Slow(0.02), long_state(), deadline=began + 0.5)
+    assert not bool(state.done.all())
+    assert int(state.steps) < 10  # of the 25 that would have fitted in
+
+
+def test_a_deadline_that_can_be_kept_changes_nothing() -> None:
+    state = rollout(Slow(0.0), long_state(), deadline=time.perf_counter() + 60.0)
+    assert bool(state.done.all())
+
+
+def test_a_deadline_that_is_over_stops_at_once() -> None:
+    state = rollout(Slow(0.0), long_state(), deadline=time.perf_counter() - 1.0)
+    assert int(state.steps) == 0
