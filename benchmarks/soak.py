@@ -154,7 +154,7 @@ def soak(
     kill_every: float,
     limit: float,
     most_kills: float = math.inf,
-    away_every: float = 30.0,
+    away_every: float = 10.0,
 ) -> Report:
     """Run the queue to its end under kills; `kill_every`, `away_every`: mean seconds."""
     from hetsched.agents import rules  # noqa: F401  (so that the children have torch and all)
@@ -246,14 +246,14 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     add(
         "--kill-every",
         type=float,
-        default=20.0,
+        default=6.0,
         metavar="SECONDS",
         help="mean time between kills of the scheduler, and between drains (default %(default)s)",
     )
     add(
         "--away-every",
         type=float,
-        default=30.0,
+        default=10.0,
         metavar="SECONDS",
         help="mean time between the outages of a machine (default %(default)s)",
     )
