@@ -4,8 +4,9 @@
     python benchmarks/speed.py --profile   # and where the time of a single decision goes
     python benchmarks/speed.py --quick     # a few seconds, for a look; nothing is written
 
-One thread.  Every figure is the median of several repeats after a warm-up, with the least and the
-largest; CPU time is given beside wall time, because other work on the machine inflates the latter.
+The network is that of the `hitzges` policy that ships.  One thread.  Every figure is the median of
+several repeats after a warm-up, with the least and the largest; CPU time is given beside wall time,
+because other work on the machine inflates the latter.
 """
 
 from __future__ import annotations
@@ -70,22 +71,17 @@ def measure(quick: bool) -> list[Figure]:
     import numpy as np
     import torch
 
-    from hetsched.agents.learned import LearnedPolicy
+    from hetsched.agents.checkpoint import load_policy
     from hetsched.agents.policy import act, rollout
     from hetsched.agents.rules import make_rule
     from hetsched.envs.problem import Problem
     from hetsched.envs.scenarios import get_scenario, sample_instances
     from hetsched.envs.simulator import State
     from hetsched.envs.timing import Timing
-    from hetsched.gnn.network import SchedulingNetwork
 
     scenario = get_scenario("hitzges")
     batch, repeats = (64, 2) if quick else (512, 7)
-    network = SchedulingNetwork()
-    with torch.no_grad():  # as after training: the last layers start at zero
-        for parameter in network.parameters():
-            parameter.add_(0.05 * torch.randn(parameter.shape))
-    policy = LearnedPolicy(network)
+    policy = load_policy("hitzges")
     problem = Problem.from_instances(sample_instances(scenario, batch, 0, 20, 5))
 
     def random_steps(deciding: Any) -> Callable[[], int]:
@@ -149,13 +145,13 @@ def profile() -> None:
     from torch.profiler import ProfilerActivity
     from torch.profiler import profile as torch_profile
 
+    from hetsched.agents.checkpoint import load_policy
     from hetsched.envs.features import observe
     from hetsched.envs.problem import Problem
     from hetsched.envs.scenarios import get_scenario, sample_instances
     from hetsched.envs.simulator import State
-    from hetsched.gnn.network import SchedulingNetwork
 
-    scenario, network = get_scenario("hitzges"), SchedulingNetwork().eval()
+    scenario, network = get_scenario("hitzges"), load_policy("hitzges").network
     problem = Problem.from_instances(sample_instances(scenario, 1, 0, 20, 5))
     state = State.initial(problem, scenario.objective, "plan")
     parts: dict[str, list[float]] = {"features": [], "network": [], "selection": [], "step": []}
