@@ -98,7 +98,13 @@ class Annealing:
             hot, cold: temperatures, > 0, over what it costs to delay a job by a mean duration.
             floor: cost at which to stop early.
         """
-        self.cost, made = _compiled()(
+        return self._change(_compiled(), moves, hot, cold, floor, FOCUS, NEAR)
+
+    def _change(
+        self, loop: Any, count: int, hot: float, cold: float, floor: float, *more: Any
+    ) -> int:
+        """Let a compiled loop change the solution so many times; gives the number made."""
+        self.cost, made = loop(
             *self._data,
             self._now.order,
             self._now.lengths,
@@ -106,12 +112,11 @@ class Annealing:
             self._best.lengths,
             self.cost,
             floor,
-            moves,
+            count,
             hot * self._scale,
             cold * self._scale,
             self._rng,
-            FOCUS,
-            NEAR,
+            *more,
         )
         return int(made)
 

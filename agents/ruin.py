@@ -54,24 +54,8 @@ class RuinAndRecreate(Annealing):
 
     def ruin(self, ruins: int, hot: float, cold: float, floor: float = 0.0) -> int:
         """As :meth:`run`, with ruins instead of moves."""
-        self.cost, made = _compiled()(
-            *self._data,
-            self._now.order,
-            self._now.lengths,
-            self._best.order,
-            self._best.lengths,
-            self.cost,
-            floor,
-            ruins,
-            hot * self._scale,
-            cold * self._scale,
-            self._rng,
-            self._orders,
-            STRINGS,
-            LONGEST,
-            BLINK,
-        )
-        return int(made)
+        settings = self._orders, STRINGS, LONGEST, BLINK
+        return self._change(_compiled(), ruins, hot, cold, floor, *settings)
 
 
 def _orders(solution: Sequences) -> NDArray[np.float64]:

@@ -152,9 +152,9 @@ def soak(
     jobs: int,
     seed: int,
     kill_every: float,
+    away_every: float,
     limit: float,
     most_kills: float = math.inf,
-    away_every: float = 10.0,
 ) -> Report:
     """Run the queue to its end under kills; `kill_every`, `away_every`: mean seconds."""
     from hetsched.agents import rules  # noqa: F401  (so that the children have torch and all)
@@ -282,8 +282,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     folder = Path(tempfile.mkdtemp(prefix="soak-"))
     try:
         report = soak(
-            folder, options.jobs, options.seed, options.kill_every, options.limit,
-            away_every=options.away_every,
+            folder, options.jobs, options.seed, options.kill_every, options.away_every,
+            options.limit,
         )  # fmt: skip
     finally:
         shutil.rmtree(folder, ignore_errors=True)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from hetsched.executor.protocol import Machine
-from hetsched.executor.queue import QueueError
+from hetsched.executor.queue import QueueError, check_names
 from hetsched.executor.yaml_fields import (
     as_bytes,
     as_mapping,
@@ -72,10 +72,7 @@ def read_machines(entries: Any, who: str) -> tuple[Machine, ...]:
     if not isinstance(entries, list):
         raise QueueError(f"{who}: give a list of machines, not {kind_of(entries)}.")
     machines = tuple(_machine(entry, f"{who}[{at}]") for at, entry in enumerate(entries))
-    names = [machine.name for machine in machines]
-    for name in names:
-        if names.count(name) > 1:
-            raise QueueError(f"{who}: machine {name!r}: name is used twice; give each its own.")
+    check_names(f"{who}: machine", (machine.name for machine in machines))
     return machines
 
 

@@ -7,7 +7,7 @@ Names, not indices, tie everything together: the set of jobs changes while a que
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING
@@ -173,13 +173,8 @@ class Queue:
             raise QueueError(
                 f"queue: grace is {self.grace}; it must be a number of seconds from 0."
             )
-        for thing, names in (
-            ("job", [job.name for job in self.jobs]),
-            ("machine", [machine.name for machine in self.machines]),
-        ):
-            twice = _first_repeated(names)
-            if twice is not None:
-                raise QueueError(f"{thing} {twice!r}: name is used twice; give each its own.")
+        check_names("job", (job.name for job in self.jobs))
+        check_names("machine", (machine.name for machine in self.machines))
         check_jobs(self.jobs, self.machines)
 
     @classmethod
@@ -265,13 +260,17 @@ def check_jobs(
         )
 
 
-def _first_repeated(names: Sequence[str]) -> str | None:
+def check_names(who: str, names: Iterable[str]) -> None:
+    """Refuse a name that is given twice.
+
+    Raises:
+        QueueError: naming it, behind what it is the name of.
+    """
     seen: set[str] = set()
     for name in names:
         if name in seen:
-            return name
+            raise QueueError(f"{who} {name!r}: name is used twice; give each its own.")
         seen.add(name)
-    return None
 
 
 def find_cycle(after: Mapping[str, Sequence[str]]) -> list[str]:
