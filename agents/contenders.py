@@ -6,6 +6,7 @@
 | ``atc-grid``, ``atcs-r-grid``, ... | a portfolio: several rules run, the best schedule counts |
 | ``learned`` | the greedy decisions of a checkpoint |
 | ``learned:keep=8`` | the same, of the 8 fastest modes of every job; also before ``@`` and ``+`` |
+| ``learned:together=0.05`` | one look decides about 5 % of the jobs that are left; as ``keep`` |
 | ``learned@16``, ``atc@16`` | the best of a policy's greedy schedule and 15 sampled ones |
 | ``learned+search@1`` | local search from its schedule and the rules', 1 second in all |
 | ``annealing@1`` | the same search from a schedule of earliest completions |
@@ -29,7 +30,7 @@ import torch
 
 from hetsched.agents.evaluation import Answers, Contender, Setting
 from hetsched.agents.learned import LearnedPolicy, problem_for
-from hetsched.agents.policy import act, masked_scores, rollout
+from hetsched.agents.policy import decisions, greedy, masked_scores, rollout
 from hetsched.agents.rules import RULES, make_rule
 from hetsched.agents.sampling import Best, BestOfSamples, clock
 from hetsched.agents.searchers import CpSat, Searched
@@ -82,10 +83,12 @@ class OnePolicy:
         seconds = torch.zeros(len(instances), dtype=torch.float64, device=setting.device)
         while not bool(state.done.all()):
             began = clock(setting.device)
-            actions = act(self.policy, state)
-            elapsed = clock(setting.device) - began
-            seconds += elapsed * ~state.done / (~state.done).sum()
-            state.step(actions)
+            for actions, still in decisions(self.policy, state, greedy):
+                elapsed = clock(setting.device) - began
+                active = ~state.done if still is None else ~state.done & ~still
+                seconds += elapsed * active / active.sum()
+                state.step(actions, still)
+                began = clock(setting.device)
         return Answers(
             schedules=tuple(state.schedules()),
             costs=state.cost().cpu().numpy(),
@@ -151,6 +154,16 @@ def make_contender(
     return BestOfSamples(_policy(name, base, policies), int(samples))
 
 
+def one_policy(name: str, policies: Mapping[str, Policy] | None = None) -> Policy:
+    """The learned policy, or the rule, of that name.
+
+    Raises:
+        ValueError: as :func:`make_contender`.
+    """
+    learned = _learned(name, policies or {})
+    return make_rule(name) if learned is None else learned
+
+
 def searches(
     policies: Mapping[str, Policy], seconds: float, rules: Sequence[str]
 ) -> list[Contender]:
@@ -188,10 +201,19 @@ def _learned(name: str, policies: Mapping[str, Policy]) -> Policy | None:
     policy = policies.get(base)
     if not colon or not isinstance(policy, LearnedPolicy):
         return None
-    key, _, modes = said.partition("=")
-    if key != "keep" or not modes.isdecimal():
-        raise ValueError(f"{name!r}: behind {base!r} may only stand :keep= and a whole number")
-    return policy.keeping(int(modes))
+    keep, together = None, 0.0
+    for one in said.split(","):
+        key, _, value = one.partition("=")
+        if key == "keep" and value.isdecimal():
+            keep = int(value)
+        elif key == "together" and value.replace(".", "", 1).isdecimal():
+            together = float(value)
+        else:
+            raise ValueError(
+                f"{name!r}: behind {base!r} may only stand :keep= and a whole number, "
+                "together= and a share of the jobs, and a comma between the two"
+            )
+    return policy.quicker(name, keep, together)
 
 
 def split_names(text: str) -> tuple[str, ...]:

@@ -27,6 +27,11 @@ class LearnedPolicy:
         name: how tables call it.
         temperature: at which the best of some tens of samples is best.
         keep: it is shown so many of each job's fastest modes (`problem_for`); None: all.
+        together: of the jobs that are left, the share that one look at a state decides about, at
+            least one of them, each on another machine; 0: one by one.
+
+    Raises:
+        ValueError: it keeps no mode, or ``together`` is not between 0 and 1.
     """
 
     def __init__(
@@ -35,20 +40,19 @@ class LearnedPolicy:
         name: str = "learned",
         temperature: float = 1.0,
         keep: int | None = None,
+        together: float = 0.0,
     ) -> None:
+        if keep is not None and keep < 1:
+            raise ValueError(f"keep must be at least 1, got {keep}")
+        if not 0 <= together <= 1:
+            raise ValueError(f"together is a share of the jobs, from 0 to 1, got {together:g}")
         self.network, self.name, self.temperature = network.eval(), name, temperature
-        self.keep = keep
+        self.keep, self.together = keep, together
         network.keep_at_hand()
 
-    def keeping(self, modes: int) -> LearnedPolicy:
-        """The same policy, shown so many of each job's fastest modes: quicker on many machines.
-
-        Raises:
-            ValueError: fewer than one.
-        """
-        if modes < 1:
-            raise ValueError(f"keep must be at least 1, got {modes}")
-        return LearnedPolicy(self.network, f"{self.name}:keep={modes}", self.temperature, modes)
+    def quicker(self, name: str, keep: int | None = None, together: float = 0.0) -> LearnedPolicy:
+        """The same policy, which sees or looks less; arguments and errors are the class's."""
+        return LearnedPolicy(self.network, name, self.temperature, keep, together)
 
     @torch.inference_mode()
     def scores(self, state: State) -> Tensor:

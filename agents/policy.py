@@ -8,7 +8,11 @@ from typing import TYPE_CHECKING, Protocol
 import torch
 from torch import Tensor
 
+from hetsched.agents.learned import LearnedPolicy
+
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
     from hetsched.envs.simulator import State
 
 
@@ -40,7 +44,12 @@ def masked_scores(policy: Policy, state: State) -> Tensor:
 
 def act(policy: Policy, state: State) -> Tensor:
     """(B,) int64: the best legal action of each row, the first of equals."""
-    return masked_scores(policy, state).argmax(1)
+    return greedy(masked_scores(policy, state))
+
+
+def greedy(scores: Tensor) -> Tensor:
+    """(B,) int64: the best of (B, A) scores, the first of equals."""
+    return scores.argmax(1)
 
 
 def sample(policy: Policy, state: State, generator: torch.Generator | None = None) -> Tensor:
@@ -68,16 +77,61 @@ def rollout(
     """
     began, steps = time.perf_counter(), 0
     draws = torch.as_tensor(sampled, device=state.done.device).expand(state.done.shape)
-    while not bool(state.done.all()) and not _too_late(state, began, steps, deadline):
+
+    def choose(scores: Tensor) -> Tensor:
         if not bool(draws.any()):
-            actions = act(policy, state)
-        else:
-            scores = masked_scores(policy, state)
-            drawn = _draw(scores / temperature, generator)
-            actions = torch.where(draws, drawn, scores.argmax(1))
-        state.step(actions)
-        steps += 1
+            return greedy(scores)
+        return torch.where(draws, _draw(scores / temperature, generator), scores.argmax(1))
+
+    while not bool(state.done.all()) and not _too_late(state, began, steps, deadline):
+        for actions, still in decisions(policy, state, choose):
+            state.step(actions, still)
+            steps += 1
     return state
+
+
+def decisions(
+    policy: Policy, state: State, choose: Callable[[Tensor], Tensor]
+) -> Iterator[tuple[Tensor, Tensor | None]]:
+    """What follows from one look at the state: actions (B,), and the rows (B,) that keep still.
+
+    The caller steps the state with each before it asks for the next.  One decision a look, but of a
+    learned policy that decides ``together`` more of them, of other jobs on other machines.  A row
+    looks again when it is out of those, or its clock has moved.
+
+    Args:
+        choose: from scores (B, J * K + 1) to actions (B,).
+    """
+    scores, before = masked_scores(policy, state), state.now
+    share = policy.together if isinstance(policy, LearnedPolicy) else 0.0
+    left = (state.problem.job_mask & ~state.scheduled).sum(1)  # (B,)
+    count = (share * left).long()
+    actions = choose(scores)
+    yield actions, None
+    for turn in range(1, int(count.max())):
+        scores = _elsewhere(scores, actions, state)
+        still = (
+            (turn >= count) | (scores.amax(1) == -torch.inf) | (state.now != before) | state.done
+        )
+        if bool(still.all()):
+            return
+        actions = choose(scores.masked_fill(still[:, None], 0.0))
+        yield actions, still
+
+
+def _elsewhere(scores: Tensor, actions: Tensor, state: State) -> Tensor:
+    """(B, J * K + 1) scores, minus infinity at the actions' jobs and machines, and at WAIT."""
+    machines = state.problem.mode_machines  # (B, J, K)
+    scores = scores.clone()
+    scores[:, -1] = -torch.inf
+    modes = scores[:, :-1].view(machines.shape)
+    rows = (actions < modes[0].numel()).nonzero().squeeze(1)  # (R,) that do not wait
+    jobs, slots = actions[rows] // machines.shape[2], actions[rows] % machines.shape[2]
+    taken = torch.full_like(state.done, -1, dtype=torch.int64)
+    taken[rows] = machines[rows, jobs, slots]
+    modes[rows, jobs] = -torch.inf
+    modes.masked_fill_(machines == taken[:, None, None], -torch.inf)
+    return scores
 
 
 def _too_late(state: State, began: float, steps: int, deadline: float) -> bool:

@@ -5,9 +5,10 @@
 
 A policy that was trained on at most 30 jobs or so plans or dispatches up to 1000 jobs on 100
 machines, beside the rules of its scenario.  Per schedule: cost, decisions, edges (modes that were
-kept) and CPU seconds on one thread, the simulator's included.  ``learned, keep K`` sees only the K
-fastest modes of every job (``Problem.from_instances(keep_fastest=K)``).  Three laws are fitted to
-the time of a whole schedule: a power of the decisions, a power of the edges, and
+kept) and CPU seconds on one thread, the simulator's included.  ``learned:keep=K`` sees only the K
+fastest modes of every job, and ``together=S`` decides about a share S of the jobs at one look
+(``hetsched.agents.contenders``).  Three laws are fitted to the time of a whole schedule: a power of
+the decisions, a power of the edges, and
 
     time of a decision = fixed + per_edge * (mean number of edges that are open)
 
@@ -44,6 +45,7 @@ SCENARIOS = ("hitzges", "gpu-cluster")
 SIZES = ("30x6", "100x10", "300x30", "1000x100")
 COUNTS = (20, 8, 4, 2)
 LEARNED = "learned"
+VARIANTS = "learned,learned:keep=4,learned:keep=8,learned:keep=8,together=0.05"
 
 
 @dataclass
@@ -52,7 +54,6 @@ class Grown:
 
     Attributes:
         scenario, size, contender: whose.
-        keep: modes per job that it sees, None for all.
         checkpoint: fingerprint of the policy, empty for a rule.
         limit: seconds after which a schedule was given up, None where none was.
         cost, cpu_seconds, decisions, edges, open_edges: by instance; the last is the mean over
@@ -62,7 +63,6 @@ class Grown:
     scenario: str
     size: str
     contender: str
-    keep: int | None = None
     checkpoint: str = ""
     limit: float | None = None
     cost: list[float] = field(default_factory=list)
@@ -96,24 +96,26 @@ def write(path: Path, kept: dict[tuple[str, str, str], Grown], laws: Sequence[An
 
 
 def decide(
-    policy: Policy, instance: Instance, scenario: Scenario, keep: int | None, limit: float
+    policy: Policy, instance: Instance, scenario: Scenario, limit: float
 ) -> tuple[float, float, int, int, float] | None:
     """Cost, CPU seconds, decisions, edges and mean open edges; None where it took too long."""
-    from hetsched.agents.policy import act
-    from hetsched.envs.problem import Problem
+    from hetsched.agents.learned import problem_for
+    from hetsched.agents.policy import decisions as decisions_of
+    from hetsched.agents.policy import greedy
     from hetsched.envs.simulator import State
 
     began = time.process_time()
-    problem = Problem.from_instances([instance], keep_fastest=keep)
+    problem = problem_for(policy, [instance], "cpu")
     state = State.initial(problem, scenario.objective, scenario.deciding)
     uncounted, seen = 0.0, 0.0
     while not bool(state.done.all()):
         if time.process_time() - began > limit:
             return None
-        pause = time.process_time()
-        seen += float((problem.mode_mask & state.visible()[..., None]).sum())
-        uncounted += time.process_time() - pause
-        state.step(act(policy, state))
+        for actions, still in decisions_of(policy, state, greedy):
+            pause = time.process_time()
+            seen += float((problem.mode_mask & state.visible()[..., None]).sum())
+            uncounted += time.process_time() - pause
+            state.step(actions, still)
     seconds = time.process_time() - began - uncounted
     schedule = state.schedules()[0]
     schedule.check(instance)
@@ -130,7 +132,7 @@ def measure(row: Grown, policy: Policy, scenario: Scenario, count: int, limit: f
         return False
     jobs, machines = size_of(row.size)
     instance = sample_instances(scenario, done + 1, SEED, jobs, machines)[done]
-    found = decide(policy, instance, scenario, row.keep, limit)
+    found = decide(policy, instance, scenario, limit)
     if found is None:
         row.limit = limit
         return True
@@ -156,27 +158,18 @@ def size_of(text: str) -> tuple[int, int]:
     return int(jobs), int(machines)
 
 
-def contenders(scenario: Scenario, keeps: Sequence[int]) -> list[tuple[str, int | None]]:
-    """Names and how many modes per job each of them sees."""
-    policies = [(LEARNED, None), *((f"{LEARNED}, keep {keep}", keep) for keep in keeps)]
-    return [*((rule, None) for rule in scenario.rules), *policies]
-
-
 def grow(options: argparse.Namespace) -> None:
     """Carry out the command."""
     with user_input():
         wanted = [one for one in options.sizes.split(",") if size_of(one)]
         counts = [int(one) for one in options.counts.split(",")]
-        keeps = [int(one) for one in options.keep.split(",") if one]
     if len(counts) != len(wanted) or min(counts) < 1:
         raise UserError("--counts must give one whole number above 0 for each of --sizes")
-    if min(keeps, default=1) < 1:
-        raise UserError(f"--keep {options.keep}: give whole numbers above 0")
     prepare_process(1)
     kept = read(options.results)
     if not options.draw_only:
         for scenario in options.scenarios.split(","):
-            measure_scenario(scenario, dict(zip(wanted, counts, strict=True)), keeps, kept, options)
+            measure_scenario(scenario, dict(zip(wanted, counts, strict=True)), kept, options)
     if not kept:
         raise UserError(f"there are no results in {options.results}; leave out --draw-only")
     from hetsched.benchmarks.growth_report import draw, laws, table
@@ -192,27 +185,28 @@ def grow(options: argparse.Namespace) -> None:
 def measure_scenario(
     name: str,
     counts: dict[str, int],
-    keeps: Sequence[int],
     kept: dict[tuple[str, str, str], Grown],
     options: argparse.Namespace,
 ) -> None:
     """Every contender at every size, small ones first; ``kept`` is added to and written."""
     from hetsched.agents.checkpoint import load_policy, resolve_policy
-    from hetsched.agents.rules import make_rule
+    from hetsched.agents.contenders import one_policy, split_names
     from hetsched.envs.scenarios import get_scenario
 
+    path = resolve_policy(options.policy or name)
+    learned = {LEARNED: load_policy(path)}
     with user_input():
         scenario = get_scenario(name)
-    path = resolve_policy(options.policy or name)
+        names = dict.fromkeys((*scenario.rules, *split_names(options.variants)))
+        policies = {one: one_policy(one, learned) for one in names}
     fingerprint = hashlib.sha256(path.read_bytes()).hexdigest()[:12]
-    learned = load_policy(path)
     for size, count in counts.items():
-        for contender, keep in contenders(scenario, keeps):
+        for contender, policy in policies.items():
+            keep = getattr(policy, "keep", None)
             if keep is not None and keep >= size_of(size)[1]:
                 continue  # that is all modes
             ours = contender.startswith(LEARNED)
-            policy: Policy = learned if ours else make_rule(contender)
-            empty = Grown(name, size, contender, keep, fingerprint if ours else "")
+            empty = Grown(name, size, contender, fingerprint if ours else "")
             row = kept.get(empty.key, empty)
             if row.checkpoint != empty.checkpoint:
                 row = empty
@@ -233,7 +227,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     add("--scenarios", default=",".join(SCENARIOS), help="default: %(default)s")
     add("--sizes", default=",".join(SIZES), help="jobs x machines (default: %(default)s)")
     add("--counts", default=",".join(map(str, COUNTS)), help="instances of each size")
-    add("--keep", default="4,8", metavar="K,...", help="also the policy with so many modes per job")
+    add("--variants", default=VARIANTS, help="of the policy (default: %(default)s)")
     add("--policy", metavar="CKPT", help="instead of the one that ships for each scenario")
     add("--limit", type=float, default=300.0, metavar="SECONDS", help="of CPU time a schedule")
     add("--results", type=Path, default=RESULTS, help="where results are kept")

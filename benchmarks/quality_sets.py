@@ -28,8 +28,7 @@ class Bench:
         samples: how many are drawn of the policy and of the first rule; those that would take a
             minute an instance and more are left out.
         seconds: time limits of searches and solvers.
-        keep: the policy also decides, greedily and by samples, shown so many modes of every job;
-            0: it does not.
+        variants: of the policy, by what goes behind its name; they decide greedily and by samples.
     """
 
     name: str
@@ -39,20 +38,20 @@ class Bench:
     grids: tuple[str, ...] = ()
     samples: tuple[int, ...] = (16, 64)
     seconds: tuple[str, ...] = ("0.1", "1", "10")
-    keep: int = 0
+    variants: tuple[str, ...] = ()
 
     def contenders(self, learned: bool) -> tuple[str, ...]:
         """Names, as ``hetsched.agents.contenders`` reads them, the quickest first."""
         root = "learned" if learned else self.rules[0]
-        fewer = [f"{root}:keep={self.keep}"] if learned and self.keep else []
-        deciding = (root, *fewer, self.rules[0])
+        quicker = [f"{root}:{one}" for one in self.variants] if learned else []
+        deciding = (root, *quicker, self.rules[0])
         sampled = [f"{who}@{count}" for who in deciding for count in self.samples]
         timed = [
             f"{who}@{limit}"
             for limit in self.seconds
             for who in (f"{root}+search", "annealing", "cp-sat", f"{root}+cp-sat")
         ]
-        return tuple(dict.fromkeys((*self.rules, *self.grids, root, *fewer, *sampled, *timed)))
+        return tuple(dict.fromkeys((*self.rules, *self.grids, root, *quicker, *sampled, *timed)))
 
     def of_policy(self, name: str) -> tuple[str, ...]:
         """What is measured of a policy beside the one that ships: greedy, and samples."""
@@ -67,20 +66,36 @@ UPMSP = ("atcs-r", "atcs-r:k1=2,k2=0.2,k3=0.2", "min-min")
 RCMAX = ("lpt", "sufferage", "min-min")
 FJSP = ("mwkr", "mopnr", "spt")
 DAG = ("atc-tails", "atc", "heft")
+TOGETHER = "together=0.05"
+FEW = ("keep=10", f"keep=10,{TOGETHER}")
 BENCHES = (
     *(
-        Bench(f"hitzges-{size}", "hitzges", f"hitzges/{size}.npz", HITZGES, ("atc-grid",))
+        Bench(
+            f"hitzges-{size}",
+            "hitzges",
+            f"hitzges/{size}.npz",
+            HITZGES,
+            ("atc-grid",),
+            variants=(TOGETHER,) if size in ("50x6", "100x10") else (),
+        )
         for size in ("8x4", "20x4", "50x6", "100x10")
     ),
     *(
-        Bench(f"upmsp-{size}", "upmsp", f"upmsp/{size}.npz", UPMSP, ("atcs-r-grid",))
+        Bench(
+            f"upmsp-{size}",
+            "upmsp",
+            f"upmsp/{size}.npz",
+            UPMSP,
+            ("atcs-r-grid",),
+            variants=(TOGETHER,) if size == "100x15" else (),
+        )
         for size in ("20x5", "50x10", "100x15")
     ),
     *(
-        Bench(f"rcmax-{size}", "rcmax", f"rcmax/{size}.npz", RCMAX, samples=samples, keep=keep)
-        for size, samples, keep in (
-            *(("20x4", (32,), 0), ("50x10", (32,), 0), ("100x10", (32,), 0)),
-            *(("100x20", (32,), 10), ("200x20", (32,), 10), ("500x50", (), 10)),
+        Bench(f"rcmax-{size}", "rcmax", f"rcmax/{size}.npz", RCMAX, samples=samples, variants=few)
+        for size, samples, few in (
+            *(("20x4", (32,), ()), ("50x10", (32,), ()), ("100x10", (32,), ())),
+            *(("100x20", (32,), FEW), ("200x20", (32,), FEW), ("500x50", (), FEW)),
         )
     ),
     Bench("fjsp-SD1-10x5", "fjsp", "fjsp/SD1/10x5", FJSP, samples=(32,)),

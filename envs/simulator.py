@@ -194,11 +194,12 @@ class State:
 
     # ---- transitions ---------------------------------------------------------------------------
 
-    def step(self, actions: Tensor) -> Tensor:
+    def step(self, actions: Tensor, still: Tensor | None = None) -> Tensor:
         """Take one action in every row; finished rows ignore theirs.
 
         Args:
             actions: (B,) int64.
+            still: (B,) bool, rows that ignore theirs as well; none by default.
 
         Returns:
             (B,) float64, decrease of the bound.
@@ -208,7 +209,7 @@ class State:
         """
         problem = self.problem
         wait = problem.num_actions - 1
-        active = ~self.done
+        active = ~self.done if still is None else ~self.done & ~still
         self._refuse_illegal(actions, active)
         starting = active & (actions != wait)
         rows = starting.nonzero().squeeze(1)  # (R,)

@@ -200,7 +200,25 @@ def test_a_learned_policy_may_keep_the_fastest_modes_of_every_job() -> None:
     assert make_contender("learned:keep=2@8", policies).name == "learned:keep=2@8"
 
 
-@pytest.mark.parametrize("name", ["learned:keep=0", "learned:keep=x", "learned:k=2", "learned:@4"])
-def test_what_a_learned_policy_cannot_keep_is_refused(name: str) -> None:
-    with pytest.raises(ValueError, match="keep"):
-        make_contender(name, {"learned": load_policy("hitzges")})
+@pytest.mark.parametrize(
+    "name",
+    ["learned:together=0.5", "learned:keep=2,together=1", "learned:keep=2,together=0.5@4"],
+)
+def test_a_learned_policy_may_decide_about_several_jobs_at_one_look(name: str) -> None:
+    scenario = get_scenario("hitzges")
+    instances = sample_instances(scenario, 3, 0, 12, 5)
+    contender = make_contender(name, {"learned": load_policy("hitzges")})
+    found = measure(contender, instances, Setting(scenario.objective, "plan"))
+    assert found.name == name
+    assert found.decisions.tolist() == [12, 12, 12]
+    assert (found.seconds > 0).all()
+    assert split_names(f"atc,{name}") == ("atc", name)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["keep=0", "keep=x", "k=2", "@4", "keep=2,", "together=-1", "together=1.5", "together=x"],
+)
+def test_what_a_learned_policy_cannot_do_is_refused(name: str) -> None:
+    with pytest.raises(ValueError, match=r"keep|together"):
+        make_contender(f"learned:{name}", {"learned": load_policy("hitzges")})

@@ -10,13 +10,15 @@ import numpy as np
 import pytest
 import torch
 
-from hetsched.agents.checkpoint import save_checkpoint
+from hetsched.agents.checkpoint import load_policy, save_checkpoint
 from hetsched.agents.rules import make_rule
 from hetsched.benchmarks import growth, growth_report
 from hetsched.envs.instance import Instance
 from hetsched.envs.scenarios import get_scenario
 from hetsched.gnn.config import NetworkConfig
 from hetsched.gnn.network import SchedulingNetwork
+
+VARIANTS = "learned,learned:keep=2,learned:keep=2,together=0.5"
 
 
 @pytest.fixture
@@ -29,7 +31,9 @@ def run(tmp_path: Path) -> Any:
     def call(*arguments: str) -> dict[tuple[str, str, str], growth.Grown]:
         places = ("--results", str(tmp_path / "g.json"), "--picture", str(tmp_path / "g.png"))
         policy = ("--policy", str(tmp_path / "a.safetensors"))
-        growth.main(["--scenarios", "hitzges", "--keep", "2", *places, *policy, *arguments])
+        growth.main(
+            ["--scenarios", "hitzges", "--variants", VARIANTS, *places, *policy, *arguments]
+        )
         return growth.read(tmp_path / "g.json")
 
     return call
@@ -38,12 +42,13 @@ def run(tmp_path: Path) -> Any:
 def test_edges_are_counted_while_their_jobs_are_open() -> None:
     instance = Instance.from_matrix([[3.0, 9.0], [9.0, 3.0]])
     scenario = get_scenario("rcmax")
-    found = growth.decide(make_rule("min-min"), instance, scenario, None, 60.0)
+    found = growth.decide(make_rule("min-min"), instance, scenario, 60.0)
     assert found is not None
     cost, seconds, decisions, edges, open_edges = found
     assert (cost, decisions, edges, open_edges) == (3.0, 2, 4, 3.0)  # four, then two
     assert seconds > 0
-    pruned = growth.decide(make_rule("min-min"), instance, scenario, 1, 60.0)
+    fewer = load_policy("rcmax").quicker("fewer", keep=1)
+    pruned = growth.decide(fewer, instance, scenario, 60.0)
     assert pruned is not None
     assert (pruned[0], pruned[2:]) == (3.0, (2, 2, 1.5))
 
@@ -62,8 +67,9 @@ def test_a_run_goes_on_where_it_was(run: Any, tmp_path: Path, capsys: Any) -> No
     sizes = ("--sizes", "3x2,6x3")
     first = run(*sizes, "--counts", "1,1")
     assert {len(row.cost) for row in first.values()} == {1}
-    assert ("hitzges", "6x3", "learned, keep 2") in first
-    assert ("hitzges", "3x2", "learned, keep 2") not in first  # two modes are all there are
+    assert ("hitzges", "6x3", "learned:keep=2") in first
+    assert ("hitzges", "6x3", "learned:keep=2,together=0.5") in first
+    assert ("hitzges", "3x2", "learned:keep=2") not in first  # two modes are all there are
     more = run(*sizes, "--counts", "2,1")
     for key, row in first.items():
         assert more[key].cpu_seconds[:1] == row.cpu_seconds
@@ -85,20 +91,25 @@ def test_ratios_are_over_the_rule_with_the_least_mean_cost() -> None:
     kept = {}
     for name, checkpoint, cost in (
         *(("a", "", [4.0, 4.0]), ("b", "", [2.0, 8.0])),
-        *(("learned", "x", [2.0, 1.0]), ("learned, keep 2", "x", [1.0])),
+        *(("learned", "x", [2.0, 1.0]), ("learned:keep=2", "x", [1.0])),
     ):
-        row = growth.Grown("s", "3x2", name, None, checkpoint, cost=cost)
+        row = growth.Grown("s", "3x2", name, checkpoint, cost=cost)
         kept[row.key] = row
     best, ratios = growth_report.ratios("s", "3x2", kept)
     assert best == "a"
     assert {name: one.tolist() for name, one in ratios.items()} == {
-        "a": [1.0, 1.0], "b": [0.5, 2.0], "learned": [0.5, 0.25], "learned, keep 2": [0.25],
+        "a": [1.0, 1.0], "b": [0.5, 2.0], "learned": [0.5, 0.25], "learned:keep=2": [0.25],
     }  # fmt: skip
 
 
 @pytest.mark.parametrize(
     "arguments",
-    [("--sizes", "3by2", "--counts", "1"), ("--counts", "1"), ("--keep", "0"), ("--draw-only",)],
+    [
+        ("--sizes", "3by2", "--counts", "1"),
+        ("--counts", "1"),
+        ("--variants", "learned:keep=0"),
+        ("--draw-only",),
+    ],
 )
 def test_mistakes_are_one_sentence(run: Any, arguments: tuple[str, ...], capsys: Any) -> None:
     with pytest.raises(SystemExit) as caught:

@@ -179,6 +179,15 @@ def test_illegal_actions_are_named_and_change_nothing() -> None:
         state.schedules()
 
 
+def test_rows_that_keep_still_ignore_their_action() -> None:
+    instance = Instance.from_matrix([[2.0, 5.0], [3.0, 4.0]])
+    state = State.initial(Problem.from_instances([instance] * 2), Objective(makespan=1.0), "plan")
+    rewards = state.step(torch.tensor([0, 99]), torch.tensor([False, True]))
+    assert state.scheduled.tolist() == [[True, False], [False, False]]
+    assert state.steps.tolist() == [1, 0]
+    assert float(rewards[1]) == 0.0
+
+
 def test_a_clone_goes_its_own_way() -> None:
     rng = np.random.default_rng(1)
     instance = random_instance(rng, jobs=5, machines=2)
