@@ -12,7 +12,7 @@ import torch
 from hetsched.agents.annealing import can_anneal
 from hetsched.agents.annealing_graph import can_anneal_graph
 from hetsched.agents.evaluation import MAX_EDGES, Answers
-from hetsched.agents.learned import problem_for
+from hetsched.agents.learned import LearnedPolicy, problem_for
 from hetsched.agents.policy import rollout
 from hetsched.agents.sampling import Best
 from hetsched.agents.search import Budget, first_schedule, improve, with_true_durations
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from hetsched.envs.simulator import Deciding
 
 RULES_SHARE, STARTS_SHARE = 0.25, 0.5  # of the time: when no further start is waited for
+TOGETHER = 0.05  # of the jobs left, decided at one look: a start need be quick more than best
 SAMPLES_AT_ONCE = 16  # of each instance, where annealing cannot go on from the start
 
 
@@ -42,7 +43,8 @@ class Searched:
 
     Attributes:
         name: how tables call it.
-        policy: its greedy schedule is a start; None: rules and earliest completions only.
+        policy: its greedy schedule is a start; None: rules and earliest completions only.  A
+            learned one decides ``TOGETHER``, unless it decides about more at one look already.
         seconds: wall time per instance, everything counted but the first compilation.
         rules: further starts; those that are compiled always run, however short the time.
         more: further starts while there is time, where they are compiled.
@@ -101,19 +103,22 @@ class Searched:
         )
         local = all(can_anneal_graph(with_true_durations(one)) for one in instances)
         shares = [(one, RULES_SHARE) for one in rules]
-        if self.policy is not None:
-            shares.append((self.policy, STARTS_SHARE if local else 1.0))
+        policy = self.policy
+        if isinstance(policy, LearnedPolicy) and policy.together < TOGETHER:
+            policy = policy.quicker(policy.name, policy.keep, TOGETHER)
+        if policy is not None:
+            shares.append((policy, STARTS_SHARE if local else 1.0))
         if not shares:
             return best.schedules, 0.0
-        for policy, share in shares:
-            problem = problem_for(policy, instances, setting.device)
+        for who, share in shares:
+            problem = problem_for(who, instances, setting.device)
             state = State.initial(problem, setting.objective, setting.deciding)
-            rollout(policy, state, deadline=began + share * self.seconds * len(instances))
+            rollout(who, state, deadline=began + share * self.seconds * len(instances))
             if bool(state.done.all()):
                 best.offer(state, group=1, elapsed=0.0)
-        if self.policy is not None and not local:
+        if policy is not None and not local:
             until = began + STARTS_SHARE * self.seconds * best.count
-            _sample(self.policy, best, instances, setting, until)
+            _sample(policy, best, instances, setting, until)
         return best.schedules, (time.perf_counter() - began) / len(instances)
 
     def _first(
