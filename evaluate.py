@@ -128,7 +128,7 @@ def build_parser() -> argparse.ArgumentParser:
         metavar="N",
         help="instances decided at once (default: by size; 1: times single decisions)",
     )
-    add("--device", default="auto", metavar="D", help="auto, cpu, cuda, ... (default %(default)s)")
+    add("--device", default="auto", metavar="D", help="auto, cpu or cuda (default %(default)s)")
     add("--threads", "--num-threads", type=int, metavar="N", help="CPU threads (default: all)")
     return parser
 
@@ -196,11 +196,15 @@ def _refuse_early(args: argparse.Namespace) -> None:
         raise UserError(f"--seed is {args.seed}; give 0 or more")
     if args.samples is not None and not args.policy:
         raise UserError("--samples needs a policy to sample from; add --policy")
+    if args.temperature is not None and args.samples is None:
+        raise UserError("--temperature is that of samples; add --samples K")
     if args.file is not None and (args.jobs or args.machines):
         raise UserError("--jobs and --machines make no sense with --file, whose sizes are fixed")
     for name, path in (("json", args.json), ("gantt", args.gantt)):
         if path is not None and not Path(path).parent.is_dir():
             raise UserError(f"--{name}: there is no folder {str(Path(path).parent)!r}; create it")
+    if args.json is not None and args.json.is_dir():
+        raise UserError(f"--json: {str(args.json)!r} is a folder; name a file")
 
 
 def load_instances(
@@ -258,13 +262,14 @@ def make_contenders(
                 BestOfSamples(one, args.samples, args.temperature) for one in policies.values()
             ]
     if args.search_seconds is not None:
-        named = [one for one in split_names(args.against) if one.partition(":")[0] in RULES]
+        against = [one for one in split_names(args.against) if "@" not in one]
+        named = [one for one in against if one.partition(":")[0] in RULES]
         with user_input("--search-seconds"):
             contenders += searches(policies, args.search_seconds, (*scenario.rules, *named))
     with user_input("--against"):
         for name in split_names(args.against):
             names = scenario.rules if name == "all" else () if name == "none" else (name,)
-            contenders += [make_contender(one, policies) for one in names]
+            contenders += [make_contender(one, policies, scenario.rules) for one in names]
     if args.cp_sat is not None:
         with user_input("--cp-sat"):
             contenders.append(make_contender(f"cp-sat@{args.cp_sat:g}"))
@@ -284,11 +289,13 @@ def load_policies(args: argparse.Namespace, objective: Objective) -> dict[str, P
         CheckpointError: a checkpoint that is not there or cannot be used.
     """
     from hetsched.agents.checkpoint import load_checkpoint, resolve_policy
-    from hetsched.agents.contenders import policy_names
+    from hetsched.agents.contenders import is_taken, policy_names
 
     policies: dict[str, Policy] = {}
     paths = [resolve_policy(given) for given in args.policy]
     for name, path in zip(policy_names(paths), paths, strict=True):
+        if is_taken(name):
+            raise UserError(f"--policy: {name!r} is the name of another contender; rename {path}")
         checkpoint = load_checkpoint(path)
         checkpoint.network.to(_device(args.device))
         policies[name] = checkpoint.policy(name)
@@ -303,6 +310,8 @@ def _device(name: str) -> str:
 
     if name == "auto":
         return "cuda" if torch.cuda.is_available() else "cpu"
+    if name.partition(":")[0] not in ("cpu", "cuda"):
+        raise UserError(f"--device {name}: use auto, cpu or cuda")
     try:
         torch.zeros(1, device=name)
     except (RuntimeError, AssertionError) as error:

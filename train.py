@@ -51,7 +51,7 @@ class Options:
     warm_start: Annotated[int | None, _flag("N")] = None
     """Labelled decisions of the warm start; 0 for PPO alone."""
     teacher: Annotated[str | None, _flag("NAME")] = None
-    """Of the warm start: annealing (plans without precedence) or a rule's name."""
+    """Of the warm start: annealing (plans) or a rule's name."""
     seed: Annotated[int | None, _flag("N", left_out="0")] = None
     """Of weights, instances and sampling."""
     jobs: Annotated[int | None, _flag("N", left_out="the recipe's mix of sizes")] = None
@@ -278,7 +278,7 @@ def _check_device(device: str) -> None:
 
     try:
         wanted = torch.device(device)
-    except RuntimeError:
+    except (RuntimeError, TypeError):
         wanted = None
     if wanted is None or wanted.type not in ("cpu", "cuda"):
         raise UserError(f"--device {device}: use cpu or cuda")

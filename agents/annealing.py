@@ -84,10 +84,6 @@ class Annealing:
         self._data = _data(self._now, objective)
         self._rng = np.random.default_rng(seed).integers(1, 2**63, 1).astype(np.uint64)
         self.cost = np.inf
-        self.restart(start)
-
-    def restart(self, start: Schedule | None = None) -> None:
-        """Go on from another solution; what was best stays so unless the new one is better."""
         self._now.fill(start)
         self.run(0, 1.0, 1.0)
 

@@ -21,6 +21,18 @@ def check_whole(config: object, least: int, *names: str) -> None:
             raise ValueError(f"{name} must be {least_said}, got {value}")
 
 
+def check_text(config: object, *names: str) -> None:
+    """Refuse fields of a configuration that are no words.
+
+    Raises:
+        ValueError: one sentence naming the field.
+    """
+    for name in names:
+        value = getattr(config, name)
+        if not isinstance(value, str) or not value:
+            raise ValueError(f"{name} must be a word, got {value!r}")
+
+
 def check_range(config: object, low: float, high: float, *names: str) -> None:
     """Refuse fields of a configuration that are no numbers in ``low..high``.
 
@@ -72,6 +84,7 @@ class ImitationConfig:
     explore: float = 0.5
 
     def __post_init__(self) -> None:
+        check_text(self, "teacher")
         check_whole(self, 0, "decisions")
         check_whole(self, 1, "instances", "moves_per_job", "batch_size", "epochs")
         check_positive(self, "learning_rate")

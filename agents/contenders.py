@@ -138,8 +138,8 @@ def make_contender(
         return BestOfRules(name, tuple(make_rule(rule) for rule in PORTFOLIOS[name]))
     base, at, number = name.rpartition("@")
     if not at:
-        learned = _learned(name, policies)
-        return OnePolicy(learned) if learned else OnePolicy(make_rule(name), kind="rule")
+        policy = one_policy(name, policies)
+        return OnePolicy(policy, "policy" if isinstance(policy, LearnedPolicy) else "rule")
     if base == "annealing":
         return Searched(name, None, _number(name, number.removesuffix("s")))
     if base == "cp-sat":
@@ -152,16 +152,6 @@ def make_contender(
     if not samples.is_integer():
         raise ValueError(f"{name!r} asks for {number} samples; give a whole number")
     return BestOfSamples(_policy(name, base, policies), int(samples))
-
-
-def one_policy(name: str, policies: Mapping[str, Policy] | None = None) -> Policy:
-    """The learned policy, or the rule, of that name.
-
-    Raises:
-        ValueError: as :func:`make_contender`.
-    """
-    learned = _learned(name, policies or {})
-    return make_rule(name) if learned is None else learned
 
 
 def searches(
@@ -183,14 +173,27 @@ def _search(name: str, policy: Policy | None, seconds: float, rules: Sequence[st
     return Searched(name, policy, seconds, *starts)
 
 
+def is_taken(name: str) -> bool:
+    """Whether a policy of that name would hide a rule, a portfolio, a search or CP-SAT."""
+    return name.partition(":")[0] in (*RULES, *PORTFOLIOS, "annealing", "cp-sat", "search")
+
+
+def one_policy(name: str, policies: Mapping[str, Policy] | None = None) -> Policy:
+    """The learned policy, or the rule, of that name.
+
+    Raises:
+        ValueError: as :func:`make_contender`.
+    """
+    learned = _learned(name, policies or {})
+    return make_rule(name) if learned is None else learned
+
+
 def _policy(name: str, base: str, policies: Mapping[str, Policy]) -> Policy:
-    """A learned policy, or the rule of that name."""
-    if (learned := _learned(base, policies)) is not None:
-        return learned
-    if base.partition(":")[0] in RULES:
-        return make_rule(base)
-    known = ", ".join(("annealing", "cp-sat", *policies))
-    raise ValueError(f"{name!r} asks for {base!r}; before the @ goes one of {known}, or a rule")
+    """What goes before the @ of a name."""
+    if _learned(base, policies) is None and base.partition(":")[0] not in RULES:
+        known = ", ".join(("annealing", "cp-sat", *policies))
+        raise ValueError(f"{name!r} asks for {base!r}; before the @ goes one of {known}, or a rule")
+    return one_policy(base, policies)
 
 
 def _learned(name: str, policies: Mapping[str, Policy]) -> Policy | None:

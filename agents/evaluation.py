@@ -190,7 +190,7 @@ def default_batch(instances: Sequence[Instance]) -> int:
 
 
 def padded_edges(instances: Sequence[Instance]) -> int:
-    """Edges per row of a batch of these instances, padding included."""
+    """Most edges per row of a batch of these instances, padding included."""
     jobs = max(one.num_jobs for one in instances)
-    slots = max(int(np.bincount(one.mode_jobs).max()) for one in instances)
-    return jobs * slots
+    slots = (max(one.num_machines, int(np.bincount(one.mode_jobs).max())) for one in instances)
+    return jobs * max(slots)

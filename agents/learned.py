@@ -27,8 +27,8 @@ class LearnedPolicy:
         name: how tables call it.
         temperature: at which the best of some tens of samples is best.
         keep: it is shown so many of each job's fastest modes (`problem_for`); None: all.
-        together: of the jobs that are left, the share that one look at a state decides about, at
-            least one of them, each on another machine; 0: one by one.
+        together: of the jobs left in a plan, the share that one look at a state decides about, at
+            least one of them, each on another machine; 0: one by one, as always in dispatch.
 
     Raises:
         ValueError: it keeps no mode, or ``together`` is not between 0 and 1.
@@ -60,7 +60,7 @@ class LearnedPolicy:
         return self.network.scores(observe(state))
 
 
-def problem_for(policy: Policy | None, instances: Sequence[Instance], device: str) -> Problem:
+def problem_for(policy: Policy, instances: Sequence[Instance], device: str) -> Problem:
     """The instances as a policy is to see them: all of it, or what a learned one keeps."""
     keep = policy.keep if isinstance(policy, LearnedPolicy) else None
     return Problem.from_instances(instances, keep_fastest=keep, device=device)

@@ -95,24 +95,24 @@ def decisions(
 ) -> Iterator[tuple[Tensor, Tensor | None]]:
     """What follows from one look at the state: actions (B,), and the rows (B,) that keep still.
 
-    The caller steps the state with each before it asks for the next.  One decision a look, but of a
-    learned policy that decides ``together`` more of them, of other jobs on other machines.  A row
-    looks again when it is out of those, or its clock has moved.
+    The caller steps the state with each before it asks for the next.  One decision a look, but in a
+    plan, of a learned policy that decides ``together``, more of them: of other jobs on other
+    machines.  A row that is out of those looks again.
 
     Args:
         choose: from scores (B, J * K + 1) to actions (B,).
     """
-    scores, before = masked_scores(policy, state), state.now
+    scores = masked_scores(policy, state)
     share = policy.together if isinstance(policy, LearnedPolicy) else 0.0
-    left = (state.problem.job_mask & ~state.scheduled).sum(1)  # (B,)
-    count = (share * left).long()
+    if share == 0.0 or state.deciding != "plan":
+        yield choose(scores), None
+        return
+    count = (share * (state.problem.job_mask & ~state.scheduled).sum(1)).long()  # (B,)
     actions = choose(scores)
     yield actions, None
     for turn in range(1, int(count.max())):
         scores = _elsewhere(scores, actions, state)
-        still = (
-            (turn >= count) | (scores.amax(1) == -torch.inf) | (state.now != before) | state.done
-        )
+        still = (turn >= count) | (scores.amax(1) == -torch.inf)
         if bool(still.all()):
             return
         actions = choose(scores.masked_fill(still[:, None], 0.0))
@@ -125,7 +125,7 @@ def _elsewhere(scores: Tensor, actions: Tensor, state: State) -> Tensor:
     scores = scores.clone()
     scores[:, -1] = -torch.inf
     modes = scores[:, :-1].view(machines.shape)
-    rows = (actions < modes[0].numel()).nonzero().squeeze(1)  # (R,) that do not wait
+    rows = (actions < modes[0].numel()).nonzero().squeeze(1)  # (R,) that are not done
     jobs, slots = actions[rows] // machines.shape[2], actions[rows] % machines.shape[2]
     taken = torch.full_like(state.done, -1, dtype=torch.int64)
     taken[rows] = machines[rows, jobs, slots]

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from hetsched.agents.configs import ImitationConfig, PPOConfig, check_whole
+from hetsched.agents.configs import ImitationConfig, PPOConfig, check_text, check_whole
 from hetsched.gnn.config import NetworkConfig
 
 
@@ -45,6 +45,7 @@ class TrainConfig:
     ppo: PPOConfig = field(default_factory=PPOConfig)
 
     def __post_init__(self) -> None:
+        check_text(self, "scenario", "device")
         check_whole(self, 1, "groups", "repeats", "eval_freq", "eval_count")
         check_whole(self, 0, "timesteps", "seed", "eval_seed")
         if self.seed >= 2**32:

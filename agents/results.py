@@ -64,7 +64,7 @@ def draw_first(
     from hetsched.envs.gantt import draw_html, draw_png
 
     rank = {row.policy: place for place, row in enumerate(table.rows)}
-    policies = [one for one in measurements if one.kind == "policy"]
+    policies = [one for one in measurements if one.kind == "policy" and not one.hindsight]
     others = sorted(measurements, key=lambda one: (one.hindsight, rank[one.name]))
     for one in policies or others:
         schedule = one.schedules[0]

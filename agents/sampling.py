@@ -59,11 +59,6 @@ class BestOfSamples:
     def name(self) -> str:
         return f"{self.policy.name}@{self.samples}"
 
-    def _temperature(self) -> float:
-        if self.temperature is not None:
-            return self.temperature
-        return self.policy.temperature if isinstance(self.policy, LearnedPolicy) else OF_RULES
-
     def hindsight(self, deciding: Deciding) -> bool:
         return deciding == "dispatch" and self.samples > 1
 
@@ -85,10 +80,15 @@ class BestOfSamples:
                 state,
                 sampled=sampled,
                 generator=generator,
-                temperature=self._temperature(),
+                temperature=self.temperature or temperature_of(self.policy),
             )
             best.offer(state, group=size, elapsed=clock(setting.device) - began)
         return best.answers()
+
+
+def temperature_of(policy: Policy) -> float:
+    """At which samples are drawn: the checkpoint's, or what was best for rules on own seeds."""
+    return policy.temperature if isinstance(policy, LearnedPolicy) else OF_RULES
 
 
 class Best:

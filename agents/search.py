@@ -13,6 +13,7 @@ All is known to a search, so in dispatch what it finds is hindsight.
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import math
 import time
@@ -51,7 +52,7 @@ class Budget:
         seconds: wall time; None where moves count.
 
     Raises:
-        ValueError: not exactly one of the two, or one that is not positive.
+        ValueError: not exactly one of the two, or one below zero.
     """
 
     moves: int | None = None
@@ -138,9 +139,7 @@ def improve(
         return _chain(known, objective, start, budget, seed, hot)
     with ThreadPoolExecutor(threads) as pool:  # the compiled loop lets go of the interpreter
         chains = [
-            pool.submit(
-                _chain, known, objective, start, dataclasses.replace(budget), seed + one, hot
-            )
+            pool.submit(_chain, known, objective, start, copy.copy(budget), seed + one, hot)
             for one in range(threads)
         ]
         found = [chain.result() for chain in chains]
@@ -232,6 +231,8 @@ def _towards_makespans(
         )
         chain = Annealing(relaxed, LOADS, seed + attempt, here)
         done, slack = 0, 1e-9 * aim
+        if chain.cost <= slack:
+            return best  # what is left to gain is rounding
         while done < moves and chain.cost > slack:
             some = min(moves - done, budget.next_moves())
             if not some:

@@ -31,6 +31,12 @@ KEYS: dict[str, Callable[[Instance, NDArray[np.float64]], Any]] = {
 PAIRS = ("min-min", "max-min", "sufferage")
 
 
+def can_compile(rule: Policy) -> bool:
+    """Whether :func:`compiled_rule` knows a rule."""
+    known = isinstance(rule, AtcRule | AtcsReadyRule)
+    return known or rule.name.partition(":")[0] in (*KEYS, *PAIRS)
+
+
 def compiled_rule(rule: Policy, instance: Instance) -> Schedule | None:
     """The schedule of a rule, or None where only ``hetsched.agents.rules`` knows it.
 
@@ -38,6 +44,8 @@ def compiled_rule(rule: Policy, instance: Instance) -> Schedule | None:
         rule: from ``make_rule``.
         instance: machines of capacity 1, no precedence, known durations.
     """
+    if not can_compile(rule):
+        return None
     from hetsched.agents import search_rules_loop as loops  # compiles
 
     base = rule.name.partition(":")[0]
@@ -53,10 +61,8 @@ def compiled_rule(rule: Policy, instance: Instance) -> Schedule | None:
     elif base in KEYS:
         key = KEYS[base](instance, times)
         loops.list_loop(np.argsort(key, kind="stable"), times, release, *rest)
-    elif base in PAIRS:
-        loops.pair_loop(PAIRS.index(base), times, release, *rest)
     else:
-        return None
+        loops.pair_loop(PAIRS.index(base), times, release, *rest)
     return solution.schedule()
 
 

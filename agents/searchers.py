@@ -14,9 +14,9 @@ from hetsched.agents.annealing_graph import can_anneal_graph
 from hetsched.agents.evaluation import MAX_EDGES, Answers
 from hetsched.agents.learned import LearnedPolicy, problem_for
 from hetsched.agents.policy import rollout
-from hetsched.agents.sampling import Best
+from hetsched.agents.sampling import Best, temperature_of
 from hetsched.agents.search import Budget, first_schedule, improve, with_true_durations
-from hetsched.agents.search_rules import compiled_rule
+from hetsched.agents.search_rules import can_compile, compiled_rule
 from hetsched.envs.simulator import State
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ class Searched:
     Attributes:
         name: how tables call it.
         policy: its greedy schedule is a start; None: rules and earliest completions only.  A
-            learned one decides ``TOGETHER``, unless it decides about more at one look already.
+            learned one decides ``TOGETHER``, unless it does already, where annealing follows.
         seconds: wall time per instance, everything counted but the first compilation.
         rules: further starts; those that are compiled always run, however short the time.
         more: further starts while there is time, where they are compiled.
@@ -98,13 +98,11 @@ class Searched:
         began = time.perf_counter()
         best = Best(len(instances))
         compiled = setting.deciding == "plan" and all(can_anneal(one) for one in instances)
-        rules = tuple(
-            one for one in self.rules if not (compiled and compiled_rule(one, instances[0]))
-        )
+        rules = tuple(one for one in self.rules if not (compiled and can_compile(one)))
         local = all(can_anneal_graph(with_true_durations(one)) for one in instances)
         shares = [(one, RULES_SHARE) for one in rules]
         policy = self.policy
-        if isinstance(policy, LearnedPolicy) and policy.together < TOGETHER:
+        if local and isinstance(policy, LearnedPolicy) and policy.together == 0.0:
             policy = policy.quicker(policy.name, policy.keep, TOGETHER)
         if policy is not None:
             shares.append((policy, STARTS_SHARE if local else 1.0))
@@ -207,7 +205,14 @@ def _sample(
     many = problem.repeat(size)
     while time.perf_counter() < deadline:
         state = State.initial(many, setting.objective, setting.deciding)
-        rollout(policy, state, sampled=True, generator=generator, deadline=deadline)
+        rollout(
+            policy,
+            state,
+            sampled=True,
+            generator=generator,
+            temperature=temperature_of(policy),
+            deadline=deadline,
+        )
         if bool(state.done.all()):
             best.offer(state, group=size, elapsed=0.0)
 

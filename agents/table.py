@@ -157,7 +157,7 @@ def build_table(
         )
         for ref, costs in references.items()
     ]
-    rows.sort(key=lambda row: row.mean_cost)
+    rows.sort(key=lambda row: (math.isnan(row.mean_cost), row.mean_cost))
     proven = flags.get("proven", np.ones(count, np.bool_))
     return Table(tuple(rows), name, base, tuple(_notes(rows, name, base, proven, measurements)))
 

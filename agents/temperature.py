@@ -71,5 +71,7 @@ def best_temperature(
         instances = sample_instances(scenario, count, SEED + index, *size)
         tried = [BestOfSamples(policy, SAMPLES, temperature) for temperature in TRIED]
         costs = np.stack([one.solve(instances, setting).costs for one in tried])  # (tried, count)
-        ratios += (costs / costs.min(axis=0).clip(min=1e-9)).mean(axis=1)
+        some = costs[:, costs.min(axis=0) > 0]  # others have no ratio
+        if some.size:
+            ratios += (some / some.min(axis=0)).mean(axis=1)
     return TRIED[int(ratios.argmin())]

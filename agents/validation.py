@@ -23,10 +23,14 @@ class Validation:
     """Mean ratio of the policy's cost to that of the best rule.
 
     The best rule is the one with the lowest mean cost relative to the others over all validation
-    instances; one rule for all of them, chosen once.
+    instances; one rule for all of them, chosen once.  Instances that cost a rule nothing have no
+    ratio and are left out.
 
     Attributes:
         rule: the best rule's name; latest: the last measurement.
+
+    Raises:
+        ValueError: every instance costs the best rule nothing.
     """
 
     def __init__(
@@ -42,9 +46,16 @@ class Validation:
             for index, size in enumerate(distinct)
         ]
         costs = {name: self._costs(make_rule(name)) for name in scenario.rules}
-        smallest = torch.stack(list(costs.values())).amin(0).clamp(min=1e-9)
-        self.rule = min(costs, key=lambda name: float((costs[name] / smallest).mean()))
-        self.rule_costs = costs[self.rule].clamp(min=1e-9)
+        smallest = torch.stack(list(costs.values())).amin(0)
+        some = smallest > 0 if bool((smallest > 0).any()) else torch.ones_like(smallest) > 0
+        scale = torch.where(smallest > 0, smallest, 1.0)
+        self.rule = min(costs, key=lambda name: float((costs[name] / scale)[some].mean()))
+        self.rule_costs = costs[self.rule]
+        if not bool((self.rule_costs > 0).any()):
+            raise ValueError(
+                f"every instance of validation costs {self.rule!r} nothing, so there is nothing to "
+                f"learn; make {scenario.name!r} harder, with options or larger sizes"
+            )
         self.latest: dict[str, float] = {}
 
     def measure(self, network: SchedulingNetwork) -> dict[str, float]:
@@ -56,7 +67,8 @@ class Validation:
         training = network.training
         costs = self._costs(LearnedPolicy(network))
         network.train(training)
-        ratio = costs / self.rule_costs
+        usable = self.rule_costs > 0
+        ratio = costs[usable] / self.rule_costs[usable]
         self.latest = {
             "validation/cost": float(costs.mean()),
             "validation/rule_cost": float(self.rule_costs.mean()),

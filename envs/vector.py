@@ -79,8 +79,8 @@ class VectorEnvironment:
     """``groups`` instances, each decided ``repeats`` times side by side.
 
     All rows begin together and new instances are drawn once all are done, so the rows of a group
-    are always at the same decision of the same instance: their mean return is a baseline for each
-    of them.  Rows that end early idle (their only action is WAIT) and cost nothing.
+    are always in the same instance, and what they reach is a baseline for each of them.  Rows that
+    end early idle (their only action is WAIT) and cost nothing.
 
     Batch ``i`` depends on (seed, i) alone, and its size is ``sizes[i % len(sizes)]``.
 

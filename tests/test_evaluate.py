@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from hetsched.evaluate import main
+from hetsched.agents.searchers import Searched
+from hetsched.envs.scenarios import get_scenario
+from hetsched.evaluate import build_parser, main, make_contenders
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -158,11 +160,14 @@ def test_dispatch_marks_what_knows_the_future(
         ((*TINY, "--policy", "none-such"), "neither a file nor a shipped policy"),
         ((*TINY, "--policy", "x.safetensors"), "there is no checkpoint at x.safetensors"),
         ((*TINY, "--samples", "4"), "add --policy"),
+        ((*TINY, "--temperature", "2"), "--temperature is that of samples; add --samples K"),
+        ((*TINY, "--device", "meta"), "--device meta: use auto, cpu or cuda"),
+        ((*TINY, "--json", "."), "--json: '.' is a folder; name a file"),
         ((*TINY, "--against", "none"), "nothing to measure"),
         ((*TINY, "--cp-sat", "0"), "--cp-sat: the time limit of CP-SAT must be above 0"),
         ((*TINY, "--reference", "optimal"), "no reference is called 'optimal'; known: atc"),
         ((*TINY, "--objective", "makespam"), "--objective: "),
-        ((*TINY, "--device", "abacus"), "--device abacus cannot be used here"),
+        ((*TINY, "--device", "abacus"), "--device abacus: use auto, cpu or cuda"),
         ((*TINY, "--threads", "0"), "--threads is 0; give 1 or more"),
         ((*TINY, "--count", "0"), "--count is 0; give 1 or more"),
         ((*TINY, "--batch", "0"), "--batch is 0; give 1 or more"),
@@ -182,6 +187,28 @@ def test_a_mistake_is_one_sentence_and_status_2(
     assert sentence in err
     assert "Traceback" not in err
     assert len(err.splitlines()) == 1
+
+
+def test_a_checkpoint_cannot_take_the_name_of_a_rule(
+    checkpoint: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "atc.safetensors").write_bytes(checkpoint.read_bytes())
+    paths = [str(tmp_path / "atc.safetensors"), str(checkpoint)]
+    with pytest.raises(SystemExit) as caught:
+        main([*TINY, "--policy", *paths])
+    assert caught.value.code == 2
+    assert "--policy: 'atc' is the name of another contender" in capsys.readouterr().err
+
+
+def test_a_search_by_name_starts_from_the_scenarios_rules_as_the_option_does() -> None:
+    scenario = get_scenario("hitzges")
+    against = ("--against", "atc:k=1@2,atc+search@1s")
+    args = build_parser().parse_args([*TINY, *against, "--search-seconds", "1"])
+    option, _, name = make_contenders(args, scenario, scenario.objective)
+    assert isinstance(option, Searched)
+    assert isinstance(name, Searched)
+    assert [rule.name for rule in name.rules] == [rule.name for rule in option.rules]
+    assert [rule.name for rule in name.rules] == list(scenario.rules)
 
 
 def test_more_instances_than_the_set_holds_are_refused(

@@ -18,6 +18,7 @@ from hetsched.agents.configs import ImitationConfig, PPOConfig
         ({"batch_size": 0}, "batch_size must be at least 1"),
         ({"epochs": "2"}, "epochs must be a whole number, got '2'"),
         ({"learning_rate": 0.0}, "learning_rate must be positive, got 0.0"),
+        ({"teacher": 5}, "teacher must be a word, got 5"),
         ({"explore": 1.1}, r"explore must lie in 0\.\.1, got 1.1"),
         ({"explore": float("nan")}, r"explore must lie in 0\.\.1, got nan"),
     ],

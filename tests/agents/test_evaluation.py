@@ -163,6 +163,9 @@ def test_large_instances_are_decided_few_at_a_time() -> None:
     large = Instance.from_matrix(np.ones((1000, 100)))
     assert default_batch([small]) == 512
     assert default_batch([small, large]) == 2
+    times = np.full((1000, 100), np.inf)
+    times[np.arange(1000), np.arange(1000) % 100] = 1.0  # a batch has room for all machines
+    assert default_batch([Instance.from_matrix(times)]) == 2
 
 
 def test_nothing_to_measure_is_refused(instances: list[Instance]) -> None:

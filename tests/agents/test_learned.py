@@ -14,6 +14,8 @@ from hetsched.envs.simulator import State
 from hetsched.gnn.config import NetworkConfig
 from hetsched.gnn.network import SchedulingNetwork
 
+GPUS = get_scenario("gpu-cluster")
+
 
 @pytest.fixture
 def network() -> SchedulingNetwork:
@@ -138,6 +140,13 @@ def test_deciding_together_depends_on_no_other_row(
     beside = rollout(policy, state_of(scenario, *instances)).cost().tolist()
     alone = [rollout(policy, state_of(scenario, one)).cost().item() for one in instances]
     assert beside == pytest.approx(alone)
+
+
+def test_in_dispatch_every_decision_is_a_look_of_its_own(network: SchedulingNetwork) -> None:
+    """So WAIT stays possible, and what has not arrived yet plays no part."""
+    policy = Counted(network, together=1.0)
+    state = rollout(policy, state_of("gpu-cluster", *sample_instances(GPUS, 1, 0, 9, 3)))
+    assert policy.looks == int(state.steps)
 
 
 def test_a_share_is_from_none_to_all(network: SchedulingNetwork) -> None:

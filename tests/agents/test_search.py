@@ -91,6 +91,28 @@ def test_a_known_optimum_ends_the_search() -> None:
     assert time.perf_counter() - began < 30
 
 
+def test_a_makespan_that_only_rounding_separates_from_the_least_ends_the_search() -> None:
+    """Two machines share 40 jobs so evenly that no target lies between the best and the floor."""
+    for seed in range(6):
+        times = np.random.default_rng(seed).uniform(1, 2, (40, 1)).repeat(2, axis=1)
+        instance = Instance.from_matrix(times)
+        start = first_schedule(instance, MAKESPAN)
+        began = time.process_time()
+        improve(instance, MAKESPAN, start, Budget(seconds=0.3), seed=seed)
+        assert time.process_time() - began < 5
+
+
+def test_time_spent_before_a_search_counts_however_many_threads_search() -> None:
+    instance = small_plan(1, jobs=60, machines=5)
+    start = first_schedule(instance, OBJECTIVES[3])
+    improve(instance, OBJECTIVES[3], start, Budget(moves=10))  # compiles
+    budget = Budget(seconds=1.0)
+    time.sleep(0.9)
+    began = time.perf_counter()
+    improve(instance, OBJECTIVES[3], start, budget, threads=2)
+    assert time.perf_counter() - began < 0.9
+
+
 def test_a_search_ends_soon_after_its_time() -> None:
     instance = small_plan(1, jobs=60, machines=5)
     start = first_schedule(instance, OBJECTIVES[3])

@@ -159,6 +159,12 @@ def test_cells_have_the_order_of_the_columns() -> None:
     }
 
 
+def test_a_reference_that_is_missing_somewhere_stands_last() -> None:
+    rows = [measured("a", [5.0, 5.0]), measured("b", [1.0, 1.0])]
+    table = build_table(rows, {"x": np.array([2.0, np.nan])})
+    assert [row.policy for row in table.rows] == ["b", "a", "x"]
+
+
 def test_columns_are_aligned() -> None:
     text = build_table([measured("a", [1, 1]), measured("much-longer", [1234567, 1])]).text()
     lines = text.split("\n\n")[0].splitlines()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import warnings
 
 import numpy as np
@@ -14,6 +15,7 @@ from hetsched.agents.policy import rollout
 from hetsched.agents.recipe import TrainConfig
 from hetsched.agents.rules import make_rule
 from hetsched.agents.validation import Validation
+from hetsched.envs.objective import Objective
 from hetsched.envs.problem import Problem
 from hetsched.envs.scenarios import get_scenario, sample_instances
 from hetsched.envs.simulator import State
@@ -91,3 +93,18 @@ def test_one_instance_has_no_standard_error(network: SchedulingNetwork) -> None:
         warnings.simplefilter("error")
         found = Validation(HITZGES, ((4, 2),), one).measure(network)
     assert "validation/standard_error" not in found
+
+
+def test_instances_that_cost_the_rule_nothing_have_no_ratio(network: SchedulingNetwork) -> None:
+    easy = get_scenario("dag:tau=0.2,R=0.6")
+    found = Validation(easy, ((8, 3),), config())
+    found.rule_costs[0] = 0.0
+    ratio = found.measure(network)["validation/ratio_to_rule"]
+    rest = found._costs(LearnedPolicy(network))[1:] / found.rule_costs[1:]
+    assert ratio == pytest.approx(float(rest.mean()))
+
+
+def test_a_scenario_in_which_nothing_costs_anything_cannot_be_validated() -> None:
+    free = dataclasses.replace(HITZGES, objective=Objective(setup_time=1.0))
+    with pytest.raises(ValueError, match=r"costs '.*' nothing, so there is nothing to learn"):
+        Validation(free, ((4, 2),), config())
