@@ -191,6 +191,7 @@ def measure_scenario(
     """Every contender at every size, small ones first; ``kept`` is added to and written."""
     from hetsched.agents.checkpoint import load_policy, resolve_policy
     from hetsched.agents.contenders import one_policy, split_names
+    from hetsched.agents.learned import LearnedPolicy
     from hetsched.envs.scenarios import get_scenario
 
     path = resolve_policy(options.policy or name)
@@ -202,9 +203,11 @@ def measure_scenario(
     fingerprint = hashlib.sha256(path.read_bytes()).hexdigest()[:12]
     for size, count in counts.items():
         for contender, policy in policies.items():
-            keep = getattr(policy, "keep", None)
-            if keep is not None and keep >= size_of(size)[1]:
-                continue  # that is all modes
+            if isinstance(policy, LearnedPolicy):
+                if policy.keep is not None and policy.keep >= size_of(size)[1]:
+                    continue  # that is all modes
+                if policy.together and scenario.deciding != "plan":
+                    continue  # it decides one by one all the same
             ours = contender.startswith(LEARNED)
             empty = Grown(name, size, contender, fingerprint if ours else "")
             row = kept.get(empty.key, empty)
