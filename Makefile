@@ -64,12 +64,12 @@ style: $(INSTALLED)
 layers: $(INSTALLED)
 	$(BIN)/lint-imports --no-logo
 
-types: $(INSTALLED) .mypy_cache/root/hetsched
-	bin=$$(cd $(BIN) && pwd) && cd .mypy_cache/root && \
+types: $(INSTALLED) .mypy_cache/package/hetsched
+	bin=$$(cd $(BIN) && pwd) && cd .mypy_cache/package && \
 	  "$$bin/mypy" --config-file ../../pyproject.toml --cache-dir .. -p hetsched
 
 # mypy does not see a package whose folder is named otherwise; a link of the right name shows it.
-.mypy_cache/root/hetsched:
+.mypy_cache/package/hetsched:
 	@mkdir -p $(@D)
 	@ln -sfn ../.. $@
 

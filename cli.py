@@ -149,6 +149,24 @@ def prepare_process(threads: int | None = None) -> None:
         torch.set_num_threads(threads)
 
 
+def check_device(device: str) -> None:
+    """Refuse a ``--device`` that is not there.
+
+    Raises:
+        UserError: neither the CPU nor a GPU that torch sees.
+    """
+    import torch
+
+    try:
+        wanted = torch.device(device)
+    except RuntimeError:
+        wanted = None
+    if wanted is None or wanted.type not in ("cpu", "cuda"):
+        raise UserError(f"--device {device}: use cpu or cuda")
+    if wanted.type == "cuda" and (wanted.index or 0) >= torch.cuda.device_count():
+        raise UserError(f"--device {device}: torch sees no such GPU here; use --device cpu")
+
+
 def keep_freed_memory() -> bool:
     """Ask glibc to keep freed memory for the next tensor; True where that took effect.
 

@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hetsched.cli import UserError, prepare_process, run, user_input
+from hetsched.cli import UserError, check_device, prepare_process, run, user_input
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -310,13 +310,7 @@ def _device(name: str) -> str:
 
     if name == "auto":
         return "cuda" if torch.cuda.is_available() else "cpu"
-    if name.partition(":")[0] not in ("cpu", "cuda"):
-        raise UserError(f"--device {name}: use auto, cpu or cuda")
-    try:
-        torch.zeros(1, device=name)
-    except (RuntimeError, AssertionError) as error:
-        reason = str(error).splitlines()[0]
-        raise UserError(f"--device {name} cannot be used here ({reason}); try cpu") from error
+    check_device(name)
     return name
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import tyro
 
 from hetsched.agents.recipe import TrainConfig, read_config, recipe
-from hetsched.cli import UserError, prepare_process, run, user_input
+from hetsched.cli import UserError, check_device, prepare_process, run, user_input
 
 if TYPE_CHECKING:
     from hetsched.agents.training import Trainer
@@ -144,7 +144,7 @@ def train(options: Options) -> None:
         group=options.wandb_group,
         tags=options.wandb_tags,
     )
-    _check_device(config.device)
+    check_device(config.device)
     with RichProgress(enabled=options.progress) as progress:
         with user_input():
             origin = options.init or ""
@@ -271,19 +271,6 @@ def _sized_like(network: Any, config: TrainConfig, options: Options) -> TrainCon
                 f"--{name} {wanted} does not fit --init, whose network has {getattr(network, name)}"
             )
     return dataclasses.replace(config, network=network)
-
-
-def _check_device(device: str) -> None:
-    import torch
-
-    try:
-        wanted = torch.device(device)
-    except (RuntimeError, TypeError):
-        wanted = None
-    if wanted is None or wanted.type not in ("cpu", "cuda"):
-        raise UserError(f"--device {device}: use cpu or cuda")
-    if wanted.type == "cuda" and (wanted.index or 0) >= torch.cuda.device_count():
-        raise UserError(f"--device {device}: torch sees no such GPU here; use --device cpu")
 
 
 def _final_table(trainer: Trainer, best: Path) -> None:

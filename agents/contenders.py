@@ -85,8 +85,7 @@ class OnePolicy:
             began = clock(setting.device)
             for actions, still in decisions(self.policy, state, greedy):
                 elapsed = clock(setting.device) - began
-                active = ~state.done if still is None else ~state.done & ~still
-                seconds += elapsed * active / active.sum()
+                seconds += elapsed * ~still / (~still).sum()
                 state.step(actions, still)
                 began = clock(setting.device)
         return Answers(
@@ -190,7 +189,8 @@ def one_policy(name: str, policies: Mapping[str, Policy] | None = None) -> Polic
 
 def _policy(name: str, base: str, policies: Mapping[str, Policy]) -> Policy:
     """What goes before the @ of a name."""
-    if _learned(base, policies) is None and base.partition(":")[0] not in RULES:
+    heads = {base, base.partition(":")[0], base.rpartition(":")[0]}
+    if not heads & {*policies, *RULES}:
         known = ", ".join(("annealing", "cp-sat", *policies))
         raise ValueError(f"{name!r} asks for {base!r}; before the @ goes one of {known}, or a rule")
     return one_policy(base, policies)

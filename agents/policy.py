@@ -78,11 +78,10 @@ def rollout(
     began, steps = time.perf_counter(), 0
     draws = torch.as_tensor(sampled, device=state.done.device).expand(state.done.shape)
 
-    def choose(scores: Tensor) -> Tensor:
-        if not bool(draws.any()):
-            return greedy(scores)
-        return torch.where(draws, _draw(scores / temperature, generator), scores.argmax(1))
+    def mixed(scores: Tensor) -> Tensor:
+        return torch.where(draws, _draw(scores / temperature, generator), greedy(scores))
 
+    choose = mixed if bool(draws.any()) else greedy
     while not bool(state.done.all()) and not _too_late(state, began, steps, deadline):
         for actions, still in decisions(policy, state, choose):
             state.step(actions, still)
@@ -92,7 +91,7 @@ def rollout(
 
 def decisions(
     policy: Policy, state: State, choose: Callable[[Tensor], Tensor]
-) -> Iterator[tuple[Tensor, Tensor | None]]:
+) -> Iterator[tuple[Tensor, Tensor]]:
     """What follows from one look at the state: actions (B,), and the rows (B,) that keep still.
 
     The caller steps the state with each before it asks for the next.  One decision a look, but in a
@@ -105,13 +104,13 @@ def decisions(
     scores = masked_scores(policy, state)
     share = policy.together if isinstance(policy, LearnedPolicy) else 0.0
     if share == 0.0 or state.deciding != "plan":
-        yield choose(scores), None
+        yield choose(scores), state.done
         return
     count = (share * (state.problem.job_mask & ~state.scheduled).sum(1)).long()  # (B,)
     actions = choose(scores)
-    yield actions, None
+    yield actions, state.done
     for turn in range(1, int(count.max())):
-        scores = _elsewhere(scores, actions, state)
+        _exclude(scores, actions, state)
         still = (turn >= count) | (scores.amax(1) == -torch.inf)
         if bool(still.all()):
             return
@@ -119,10 +118,9 @@ def decisions(
         yield actions, still
 
 
-def _elsewhere(scores: Tensor, actions: Tensor, state: State) -> Tensor:
-    """(B, J * K + 1) scores, minus infinity at the actions' jobs and machines, and at WAIT."""
+def _exclude(scores: Tensor, actions: Tensor, state: State) -> None:
+    """Make (B, J * K + 1) scores minus infinity at the actions' jobs and machines, and at WAIT."""
     machines = state.problem.mode_machines  # (B, J, K)
-    scores = scores.clone()
     scores[:, -1] = -torch.inf
     modes = scores[:, :-1].view(machines.shape)
     rows = (actions < modes[0].numel()).nonzero().squeeze(1)  # (R,) that are not done
@@ -131,7 +129,6 @@ def _elsewhere(scores: Tensor, actions: Tensor, state: State) -> Tensor:
     taken[rows] = machines[rows, jobs, slots]
     modes[rows, jobs] = -torch.inf
     modes.masked_fill_(machines == taken[:, None, None], -torch.inf)
-    return scores
 
 
 def _too_late(state: State, began: float, steps: int, deadline: float) -> bool:

@@ -14,6 +14,7 @@ from hetsched.agents.checkpoint import load_checkpoint, save_checkpoint
 from hetsched.agents.evaluation import Setting
 from hetsched.agents.learned import LearnedPolicy
 from hetsched.agents.sampling import BestOfSamples
+from hetsched.agents.table import mean_ratio
 from hetsched.envs.scenarios import sample_instances
 
 if TYPE_CHECKING:
@@ -71,7 +72,6 @@ def best_temperature(
         instances = sample_instances(scenario, count, SEED + index, *size)
         tried = [BestOfSamples(policy, SAMPLES, temperature) for temperature in TRIED]
         costs = np.stack([one.solve(instances, setting).costs for one in tried])  # (tried, count)
-        some = costs[:, costs.min(axis=0) > 0]  # others have no ratio
-        if some.size:
-            ratios += (some / some.min(axis=0)).mean(axis=1)
+        least = costs.min(axis=0)
+        ratios += np.nan_to_num([mean_ratio(one, least)[0] for one in costs])
     return TRIED[int(ratios.argmin())]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 import torch
@@ -10,6 +11,7 @@ from torch import Tensor
 from hetsched.agents.learned import LearnedPolicy
 from hetsched.agents.policy import Policy, rollout
 from hetsched.agents.rules import make_rule
+from hetsched.agents.table import mean_ratio
 from hetsched.envs.problem import Problem
 from hetsched.envs.scenarios import Scenario, sample_instances
 from hetsched.envs.simulator import State
@@ -47,9 +49,8 @@ class Validation:
         ]
         costs = {name: self._costs(make_rule(name)) for name in scenario.rules}
         smallest = torch.stack(list(costs.values())).amin(0)
-        some = smallest > 0 if bool((smallest > 0).any()) else torch.ones_like(smallest) > 0
-        scale = torch.where(smallest > 0, smallest, 1.0)
-        self.rule = min(costs, key=lambda name: float((costs[name] / scale)[some].mean()))
+        scale = smallest if bool((smallest > 0).any()) else torch.ones_like(smallest)
+        self.rule = min(costs, key=lambda name: _ratio(costs[name], scale)[0])
         self.rule_costs = costs[self.rule]
         if not bool((self.rule_costs > 0).any()):
             raise ValueError(
@@ -67,15 +68,14 @@ class Validation:
         training = network.training
         costs = self._costs(LearnedPolicy(network))
         network.train(training)
-        usable = self.rule_costs > 0
-        ratio = costs[usable] / self.rule_costs[usable]
+        ratio, error = _ratio(costs, self.rule_costs)
         self.latest = {
             "validation/cost": float(costs.mean()),
             "validation/rule_cost": float(self.rule_costs.mean()),
-            "validation/ratio_to_rule": float(ratio.mean()),
+            "validation/ratio_to_rule": ratio,
         }
-        if len(ratio) > 1:
-            self.latest["validation/standard_error"] = float(ratio.std() / len(ratio) ** 0.5)
+        if not math.isnan(error):
+            self.latest["validation/standard_error"] = error
         return self.latest
 
     def _costs(self, policy: Policy) -> Tensor:
@@ -87,3 +87,7 @@ class Validation:
                 for problem in self.problems
             ]
         )
+
+
+def _ratio(costs: Tensor, base: Tensor) -> tuple[float, float]:
+    return mean_ratio(costs.numpy(), base.numpy())

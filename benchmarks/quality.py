@@ -20,7 +20,6 @@ time limit all get the same ones.  A contender whose instances take long does fe
 from __future__ import annotations
 
 import argparse
-import os
 import re
 import sys
 import time
@@ -31,7 +30,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hetsched.benchmarks.quality_results import Result, Task, Trained, carry_out, trained
-from hetsched.benchmarks.quality_sets import BENCHES, Bench, load
+from hetsched.benchmarks.quality_sets import BENCHES, Bench, default_data, load
 from hetsched.cli import UserError, prepare_process, run
 
 if TYPE_CHECKING:
@@ -139,8 +138,7 @@ def _carried_out(pending: Sequence[Task], workers: int) -> Iterator[tuple[Task, 
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     add = parser.add_argument
-    data = os.environ.get("HETSCHED_DATA", str(ROOT.parent / "shared" / "data"))
-    add("--data", type=Path, default=Path(data), help="folder of the benchmark sets")
+    add("--data", type=Path, default=default_data(), help="folder of the benchmark sets")
     add("--sets", default="", metavar="REGEX", help="sets whose name it finds (default: all)")
     add("--contenders", default="", metavar="REGEX", help="likewise")
     add("--policy", action="append", default=[], metavar="NAME=PATH",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -105,6 +106,12 @@ BENCHES = (
         for size in ("20x4", "50x6", "100x10")
     ),
 )
+
+
+def default_data() -> Path:
+    """The folder of the benchmark sets: ``HETSCHED_DATA``, or beside the checkout."""
+    beside = Path(__file__).resolve().parents[2] / "shared" / "data"
+    return Path(os.environ.get("HETSCHED_DATA", beside))
 
 
 def load(bench: Bench, data: Path) -> InstanceSet:

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -25,7 +24,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hetsched.benchmarks.quality_results import Trained, trained
-from hetsched.benchmarks.quality_sets import BENCHES, Bench, base_of, load
+from hetsched.benchmarks.quality_sets import BENCHES, Bench, base_of, default_data, load
 from hetsched.cli import UserError, prepare_process, run, user_input
 
 if TYPE_CHECKING:
@@ -93,6 +92,7 @@ def measure_set(
     from hetsched.agents.checkpoint import load_policy
     from hetsched.agents.contenders import make_contender
     from hetsched.agents.evaluation import Setting, measure
+    from hetsched.agents.table import mean_ratio
     from hetsched.envs.scenarios import get_scenario
 
     scenario = get_scenario(bench.scenario)
@@ -105,8 +105,7 @@ def measure_set(
         names = ["learned", *([f"learned@{samples}"] if samples > 1 and one.name == WHOLE else [])]
         for name in names:
             costs = measure(make_contender(name, policy), some.instances, setting).costs
-            usable = base > 0
-            ratio = float((costs[usable] / base[usable]).mean())
+            ratio, _ = mean_ratio(costs, base)
             kept = tuple(float(f"{cost:.9g}") for cost in costs)
             seed = int(one.seed or 0)
             rows.append(
@@ -160,9 +159,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Measure, print, keep."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     add = parser.add_argument
-    data = os.environ.get("HETSCHED_DATA", str(ROOT.parent / "shared" / "data"))
     add("runs", type=Path, nargs="+", metavar="RUN", help="a run's folder, or a checkpoint")
-    add("--data", type=Path, default=Path(data), help="folder of the benchmark sets")
+    add("--data", type=Path, default=default_data(), help="folder of the benchmark sets")
     add("--no-samples", action="store_true", help="greedy decisions only")
     add("--results", type=Path, default=RESULTS, help="where results are kept")
     options = parser.parse_args(arguments)
