@@ -249,6 +249,7 @@ def make_contenders(
     Raises:
         UserError: a checkpoint or name that cannot be used, or nothing to measure.
     """
+    from hetsched.agents.beam import Beam
     from hetsched.agents.contenders import OnePolicy, make_contender, searches, split_names
     from hetsched.agents.rules import RULES
     from hetsched.agents.sampling import BestOfSamples
@@ -277,6 +278,9 @@ def make_contenders(
     for one in contenders:
         if unique.setdefault(one.name, one).kind != one.kind:
             raise UserError(f"two contenders are called {one.name!r}; rename the checkpoint")
+        if isinstance(one, Beam) and scenario.deciding != "plan":
+            plain = f"{one.policy.name}@{one.width}"
+            raise UserError(f"{one.name!r} can only plan; in {scenario.name} ask for {plain!r}")
     if not unique:
         raise UserError("there is nothing to measure; give --policy, --against or --cp-sat")
     return list(unique.values())

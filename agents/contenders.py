@@ -8,6 +8,7 @@
 | ``learned:keep=8`` | the same, of the 8 fastest modes of every job; also before ``@`` and ``+`` |
 | ``learned:together=0.05`` | one look decides about 5 % of the jobs that are left; as ``keep`` |
 | ``learned@16``, ``atc@16`` | the best of a policy's greedy schedule and 15 sampled ones |
+| ``learned+beam@16`` | the same without replacement: 16 different schedules; plans only |
 | ``learned+search@1`` | local search from its schedule and the rules', 1 second in all |
 | ``annealing@1`` | the same search from a schedule of earliest completions |
 | ``cp-sat@10``, ``learned+cp-sat@10`` | CP-SAT, 10 seconds, alone or from a policy's schedule |
@@ -28,6 +29,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from hetsched.agents.beam import Beam
 from hetsched.agents.evaluation import Answers, Contender, Setting
 from hetsched.agents.learned import LearnedPolicy, problem_for
 from hetsched.agents.policy import decisions, greedy, masked_scores, rollout
@@ -150,6 +152,8 @@ def make_contender(
     samples = _number(name, number)
     if not samples.is_integer():
         raise ValueError(f"{name!r} asks for {number} samples; give a whole number")
+    if plus and how == "beam":
+        return Beam(_policy(name, root, policies), int(samples))
     return BestOfSamples(_policy(name, base, policies), int(samples))
 
 

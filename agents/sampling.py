@@ -107,18 +107,23 @@ class Best:
         self.decisions: NDArray[np.int64] = np.zeros(count, np.int64)
         self.seconds: NDArray[np.float64] = np.zeros(count)
 
-    def offer(self, state: State, group: int, elapsed: float) -> None:
-        """Take what is better in a finished state whose rows come in groups per instance."""
-        count = self.count
+    def offer(self, state: State, group: int, elapsed: float, first: int = 0) -> None:
+        """Take what is better in a finished state whose rows come in groups per instance.
+
+        Args:
+            first: the instance of the first group; others follow.
+        """
+        count = len(state.done) // group
         costs = state.cost().cpu().numpy().reshape(count, group)
         steps = state.steps.cpu().numpy()
         schedules = state.schedules()
-        self.seconds += elapsed * steps.reshape(count, group).sum(1) / max(1, steps.sum())
+        shares = steps.reshape(count, group).sum(1) / max(1, steps.sum())
+        self.seconds[first : first + count] += elapsed * shares
         for i, r in enumerate(costs.argmin(1).tolist()):
-            if costs[i, r] < self.costs[i]:
+            if costs[i, r] < self.costs[first + i]:
                 row = i * group + r
-                self.costs[i], self.schedules[i] = costs[i, r], schedules[row]
-                self.decisions[i] = steps[row]
+                self.costs[first + i], self.schedules[first + i] = costs[i, r], schedules[row]
+                self.decisions[first + i] = steps[row]
 
     def answers(self) -> Answers:
         return Answers(tuple(self.schedules), self.costs, self.seconds, self.decisions)

@@ -47,6 +47,9 @@ class Bench:
         quicker = [f"{root}:{one}" for one in self.variants] if learned else []
         deciding = (root, *quicker, self.rules[0])
         sampled = [f"{who}@{count}" for who in deciding for count in self.samples]
+        sampled += [
+            f"{who}+beam@{count}" for who in (root, self.rules[0]) for count in self.samples
+        ]
         timed = [
             f"{who}@{limit}"
             for limit in self.seconds

@@ -287,6 +287,10 @@ class State:
         twin.load_tensors(self.tensors())
         return twin
 
+    def take(self, rows: Tensor) -> None:
+        """Row i becomes what row ``rows[i]`` (B,) was, which must be one of the same instance."""
+        self.load_tensors({name: one[rows] for name, one in self.tensors().items()})
+
     def _alias_beliefs(self) -> None:
         """Where expectations are certain, believed and true times are one tensor."""
         if not self.separate_beliefs:

@@ -157,6 +157,10 @@ def test_dispatch_marks_what_knows_the_future(
     [
         (("--scenario", "hitzgess"), "did you mean 'hitzges'"),
         ((*TINY, "--against", "atd"), "--against: no rule is called 'atd'; did you mean 'atc'"),
+        (
+            ("--scenario", "gpu-cluster", "--against", "atc+beam@4"),
+            "'atc+beam@4' can only plan; in gpu-cluster ask for 'atc@4'",
+        ),
         ((*TINY, "--policy", "none-such"), "neither a file nor a shipped policy"),
         ((*TINY, "--policy", "x.safetensors"), "there is no checkpoint at x.safetensors"),
         ((*TINY, "--samples", "4"), "add --policy"),
