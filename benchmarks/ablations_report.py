@@ -15,6 +15,7 @@ from hetsched.agents.metrics import read_curves
 
 RATIO = "validation/ratio_to_rule"
 COLUMNS = 5
+LINEAR = 2.0  # percent
 
 
 @dataclass(frozen=True)
@@ -108,7 +109,10 @@ def table(curves: Sequence[Curve], says: Mapping[str, str]) -> str:
 
 
 def draw(curves: Sequence[Curve], path: Path) -> None:
-    """Each variant beside the base, against decisions; the last panel against CPU seconds."""
+    """Each variant beside the base, against decisions; the last panel against CPU seconds.
+
+    Heights are percent above the best validation of all, linear below ``LINEAR``.
+    """
     from matplotlib.figure import Figure
 
     names = [row.variant for row in rows(curves) if row.variant != "base"]
@@ -122,36 +126,47 @@ def draw(curves: Sequence[Curve], path: Path) -> None:
     best = min(one.best for one in curves)
     for axis, name in zip(axes, names, strict=False):
         some = [one for one in curves if one.variant == name]
-        _band(axis, base, "#969696", "base")
-        _band(axis, some, "#762a83", name)
+        _band(axis, base, best, "#969696", "base")
+        _band(axis, some, best, "#762a83", name)
         axis.set_title(f"{name} ({len(some)} trainings)", fontsize=9)
         axis.legend(fontsize=7)
     last = axes[len(names)]
     for row in rows(curves):
-        last.errorbar(row.cpu_seconds, row.best, yerr=np.nan_to_num(row.spread), fmt="o", capsize=2)
-        last.annotate(
-            row.variant, (row.cpu_seconds, row.best), (4, 2),
+        height, spread = _percent(row.best, best), 100 * np.nan_to_num(row.spread) / best
+        last.errorbar(row.cpu_seconds, height, yerr=spread, fmt="o", capsize=2)
+        label = last.annotate(
+            row.variant, (row.cpu_seconds, height), (4, 2),
             textcoords="offset points", fontsize=6,
         )  # fmt: skip
+        label.set_in_layout(False)
+    last.margins(x=0.25)
     last.set_title("best against CPU seconds of the run", fontsize=9)
     for axis in axes[: len(names) + 1]:
         axis.grid(alpha=0.3)
         axis.tick_params(labelsize=8)
-        axis.set_ylim(best - 0.02, best + 0.4)
+        axis.set_yscale("symlog", linthresh=LINEAR)
+        axis.set_ylim(-0.2, 200)
+        axis.yaxis.set_major_formatter("{x:g}")
+    for axis in axes[: len(names)]:
+        axis.xaxis.set_major_formatter(lambda steps, _: f"{steps / 1000:g}k")
     figure.supxlabel("decisions (last panel: CPU seconds)")
-    figure.supylabel("validation cost / best rule")
+    figure.supylabel(f"% above the best validation of all ({best:.4f} of the best rule's cost)")
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(path.name + ".partial")
     figure.savefig(partial, format="png", dpi=110)
     partial.replace(path)
 
 
-def _band(axis: Any, curves: Sequence[Curve], colour: str, label: str) -> None:
+def _percent(ratio: Any, best: float) -> Any:
+    return 100 * (np.asarray(ratio) / best - 1)
+
+
+def _band(axis: Any, curves: Sequence[Curve], best: float, colour: str, label: str) -> None:
     """Mean over trainings and all of them behind it; validations fall together but for the last."""
     if not curves:
         return
     for one in curves:
-        axis.plot(one.decisions, one.ratio, color=colour, alpha=0.3, linewidth=0.8)
+        axis.plot(one.decisions, _percent(one.ratio, best), color=colour, alpha=0.3, linewidth=0.8)
     steps = curves[0].decisions
     mean = np.mean([np.interp(steps, one.decisions, one.ratio) for one in curves], axis=0)
-    axis.plot(steps, mean, color=colour, linewidth=1.8, label=label)
+    axis.plot(steps, _percent(mean, best), color=colour, linewidth=1.8, label=label)

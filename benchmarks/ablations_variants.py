@@ -45,6 +45,7 @@ class Variant:
         changes: field of the configuration -> value; ``part.field`` for nested ones.
         shares: of the decisions, those of the warm start and of PPO.
         network: which network, see ``ablations_networks``.
+        growing: the warm start goes through the sizes once, a third of its decisions on each.
     """
 
     name: str
@@ -52,6 +53,7 @@ class Variant:
     changes: Mapping[str, Any] = field(default_factory=dict)
     shares: tuple[float, float] = (0.5, 0.5)
     network: str = "plain"
+    growing: bool = False
 
     def config(self, seed: int, decisions: int) -> TrainConfig:
         """Of a run; the total of decisions is that of the base."""
@@ -67,6 +69,12 @@ class Variant:
             if dot:
                 value = dataclasses.replace(getattr(config, part), **{inner: value})
             config = dataclasses.replace(config, **{part: value})
+        if self.growing:
+            each = warm // (len(SIZES) * config.warm_start.instances)  # steps of all instances
+            rounds = [(size, -(-each // size[0])) for size in SIZES]
+            config = dataclasses.replace(
+                config, sizes=tuple(size for size, count in rounds for _ in range(count))
+            )
         return config
 
 
@@ -99,6 +107,12 @@ def variants() -> tuple[Variant, ...]:
         ),
         Variant("rule as teacher", "imitates atc, no annealing", {"warm_start.teacher": "atc"}),
         Variant("one size", "trains on 12 x 4 only", {"sizes": ((12, 4),)}),
+        Variant(
+            "growing sizes, warm start only",
+            "small instances first, then larger ones (a curriculum), no PPO",
+            shares=(1.0, 0.0),
+            growing=True,
+        ),
         Variant("16 channels", "narrower", {"network.hidden": 16}),
         Variant("40 channels", "wider", {"network.hidden": 40}),
         Variant("1 layer", "jobs and machines hear of each other once", {"network.layers": 1}),

@@ -15,11 +15,13 @@ if TYPE_CHECKING:
 FAMILIES = (  # first match: pattern of the name, label, colour, whether the points are a line
     (r"^learned\+search", "policy + search", "#1b7837", True),
     (r"^learned\+cp-sat", "policy + CP-SAT", "#7fbf7b", True),
+    (r"^learned.*\+beam", "policy: 16, 64 different", "#e7298a", True),
     (r"^learned", "policy: greedy, best of 16, of 64", "#762a83", True),
     (r"^annealing", "annealing", "#e08214", True),
     (r"^cp-sat", "CP-SAT", "#2166ac", True),
     (r"\+search", "rule + search", "#dfc27d", True),
     (r"\+cp-sat", "rule + CP-SAT", "#92c5de", True),
+    (r"\+beam", "a rule: 16, 64 different", "#fbb4d2", True),
     (r"-grid", "rules over a grid", "#b2182b", False),
     (r"@", "a rule: best of 16, of 64", "#f4a582", True),
     (r"", "rules", "#969696", False),

@@ -39,9 +39,18 @@ def test_every_variant_takes_as_many_decisions_and_changes_little_else() -> None
             if (value[inner] if isinstance(value, dict) else value)
             != (plain[name][inner] if isinstance(value, dict) else plain[name])
         }
-        assert changed - {"timesteps", "warm_start.decisions"} == set(one.changes)
+        known = {*one.changes, *({"sizes"} if one.growing else ())}
+        assert changed - {"timesteps", "warm_start.decisions"} == known
         if {"groups", "repeats"} & set(one.changes):
             assert config.groups * config.repeats == 256
+
+
+def test_growing_sizes_share_the_decisions_equally_and_end_with_the_largest() -> None:
+    (growing,) = [one for one in variants.variants() if one.growing]
+    config = growing.config(0, 120_000)
+    taken = {size: config.sizes.count(size) * 64 * size[0] for size in variants.SIZES}
+    assert list(dict.fromkeys(config.sizes)) == list(variants.SIZES)
+    assert all(40_000 <= one <= 40_000 + 64 * 16 for one in taken.values())
 
 
 def test_variants_have_folders_of_their_own() -> None:
