@@ -28,10 +28,10 @@ from hetsched.gnn.network import SchedulingNetwork
 
 
 def test_every_variant_takes_as_many_decisions_and_changes_little_else() -> None:
-    plain = variants.base(0, 1000).to_dict()
+    plain = variants.base(0, 10_000).to_dict()
     for one in variants.variants():
-        config = one.config(0, 1000)
-        assert config.timesteps + config.warm_start.decisions == 1000
+        config = one.config(0, 10_000)
+        assert config.timesteps + config.warm_start.decisions == 10_000
         changed = {
             f"{name}.{inner}" if isinstance(value, dict) else name
             for name, value in config.to_dict().items()
