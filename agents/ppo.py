@@ -226,7 +226,8 @@ def make_ppo(
             n_steps=config.n_steps,
             batch_size=config.batch_size,
             n_epochs=config.n_epochs,
-            learning_rate=lambda left: config.learning_rate * (0.1 + 0.9 * left),
+            # The last rollout may overshoot the total, whereupon ``left`` is below zero.
+            learning_rate=lambda left: config.learning_rate * (0.1 + 0.9 * max(0.0, left)),
             gamma=1.0,
             gae_lambda=config.gae_lambda,
             clip_range=config.clip_range,

@@ -270,6 +270,13 @@ def test_the_learning_rate_falls_to_a_tenth() -> None:
     assert rates == pytest.approx([3e-3 * (0.1 + 0.9 * left) for left in (0.75, 0.5, 0.25, 0.0)])
 
 
+@pytest.mark.parametrize("timesteps", [10, 300])
+def test_a_rollout_beyond_the_last_decision_does_not_climb_the_loss(timesteps: int) -> None:
+    stage, rates = reinforced(timesteps=timesteps), []  # a rollout is 256 decisions
+    stage.learn(lambda metrics: rates.append(metrics["ppo/learning_rate"]))
+    assert rates[-1] == pytest.approx(3e-4)
+
+
 def test_any_batch_size_does_without_a_warning(recwarn: pytest.WarningsRecorder) -> None:
     untrained(2, 2, (4, 2), batch_size=999)
     assert not [one for one in recwarn if "mini-batch" in str(one.message)]
