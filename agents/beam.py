@@ -105,10 +105,7 @@ def search(
     device, problem = state.done.device, state.problem
     count = problem.batch_size // width  # I
     rows = torch.arange(problem.batch_size, device=device).view(count, width)
-    # Equal partial schedules have equal keys: the sum (xor) of a number for each job in its place.
-    shape = (problem.num_jobs + 1, problem.num_jobs, problem.num_machines)
-    numbers = torch.randint(-(2**62), 2**62, shape, generator=generator, device=device)
-    keys = torch.zeros(count, width, dtype=torch.int64, device=device)
+    keys = torch.zeros(count, width, dtype=torch.int64, device=device)  # of what is scheduled
     likely = torch.full((count, width), -torch.inf, dtype=torch.float64, device=device)
     likely[:, 0] = 0.0  # at first all rows are the same: one of them lives
     drawn = likely.clone()  # Gumbel variables of location ``likely``
@@ -123,9 +120,9 @@ def search(
         parents, actions = picked // problem.num_actions, picked % problem.num_actions
         origin = rows.gather(1, parents)  # (I, C) rows of the state
         jobs = (actions // problem.num_modes).clamp(max=problem.num_jobs - 1)
-        slots = actions % problem.num_modes
-        machines = problem.mode_machines[origin, jobs, slots].clamp(min=0)
-        new = keys.gather(1, parents) ^ numbers[state.last_job[origin, machines], jobs, machines]
+        starts = state.edge_start()[origin, jobs, actions % problem.num_modes]  # (I, C)
+        # Partial schedules are equal that start the same jobs in the same modes at the same times.
+        new = keys.gather(1, parents) + _mixed(_mixed(actions) ^ starts.view(torch.int64))
         chosen, merged, most = _distinct(
             new, parts.gather(1, picked), children.gather(1, picked), width
         )
@@ -148,6 +145,13 @@ def _perturbed(parts: Tensor, drawn: Tensor, generator: torch.Generator) -> Tens
     value = drawn[:, :, None] - free + torch.log1p(-gap.exp())
     bound = drawn[:, :, None] - value.clamp(min=0) - torch.log1p((-value.abs()).exp())
     return bound.masked_fill(parts == -torch.inf, -torch.inf)
+
+
+def _mixed(values: Tensor) -> Tensor:
+    """A hash of int64 (after the mixing of splitmix64); sums of such tell sets apart."""
+    values = (values ^ (values >> 30)) * -0x40A7B892E31B1A47
+    values = (values ^ (values >> 27)) * -0x6B2FB644ECCEEE15
+    return values ^ (values >> 31)
 
 
 def _distinct(

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from hetsched.envs.bounds import objective_bound
-from hetsched.envs.clock import advance, next_event
+from hetsched.envs.clock import advance
 from hetsched.envs.placing import place
 from hetsched.envs.schedule import Schedule
 from hetsched.envs.timing import Timing
@@ -255,12 +255,6 @@ class State:
             self.initial_bound = self.bound = bound
         self.last_reward, self.bound = self.bound - bound, bound
 
-    def next_event(self) -> Tensor:
-        """(B,): the next release or completion after now, infinity where there is none."""
-        return next_event(self)
-
-    # ---- helpers -------------------------------------------------------------------------------
-
     def ready_on_slots(self, ready: Tensor) -> Tensor:
         """(B, J, 1) or (B, J, K): ready time of a job on the machine of each slot."""
         if ready.shape[2] == 1 or self.problem.dense:
@@ -289,7 +283,11 @@ class State:
 
     def take(self, rows: Tensor) -> None:
         """Row i becomes what row ``rows[i]`` (B,) was, which must be one of the same instance."""
-        self.load_tensors({name: one[rows] for name, one in self.tensors().items()})
+        for name, value in list(self.__dict__.items()):
+            if isinstance(value, Tensor):
+                setattr(self, name, value[rows])
+        self._alias_beliefs()
+        self.timing = Timing(self)
 
     def _alias_beliefs(self) -> None:
         """Where expectations are certain, believed and true times are one tensor."""

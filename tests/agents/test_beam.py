@@ -16,6 +16,7 @@ from hetsched.agents.evaluation import Setting, measure
 from hetsched.agents.learned import LearnedPolicy
 from hetsched.agents.policy import rollout
 from hetsched.agents.rules import make_rule
+from hetsched.envs.instance import Instance
 from hetsched.envs.problem import Problem
 from hetsched.envs.simulator import State
 from hetsched.gnn.config import NetworkConfig
@@ -23,7 +24,6 @@ from hetsched.gnn.network import SchedulingNetwork
 from hetsched.tests.agents.small_plans import OBJECTIVES, all_schedules, small_plan
 
 if TYPE_CHECKING:
-    from hetsched.envs.instance import Instance
     from hetsched.envs.objective import Objective
     from hetsched.envs.schedule import Schedule
 
@@ -61,6 +61,26 @@ def test_a_beam_as_wide_as_there_are_schedules_holds_each_of_them_once(seed: int
     assert set(seen) == known
     # All ways to a schedule are merged, so the schedules share all of the probability.
     assert float(likely.exp().sum()) == pytest.approx(1.0)
+
+
+def test_modes_of_one_job_on_one_machine_make_different_schedules() -> None:
+    instance = Instance(
+        num_jobs=2,
+        num_machines=1,
+        mode_jobs=[0, 0, 1, 1],
+        mode_machines=[0, 0, 0, 0],
+        processing_times=[1.0, 5.0, 1.0, 5.0],
+    )
+    state, likely = found(instance, 16)
+    alive = [one for one, p in zip(state.schedules(), likely, strict=True) if p > -np.inf]
+    assert len({name_of(one) for one in alive}) == len(alive) == 8  # two orders, four choices
+
+
+def test_orders_that_start_jobs_side_by_side_on_one_machine_are_one_schedule() -> None:
+    instance = Instance.from_matrix(np.ones((4, 1)), capacity=[4])
+    state, likely = found(instance, 16)
+    assert (likely > -np.inf).tolist() == [True] + [False] * 15
+    assert state.schedules()[0].starts.tolist() == [0.0] * 4
 
 
 @pytest.mark.parametrize("seed", range(4))
