@@ -5,9 +5,11 @@ Nothing here imports torch at the top, so that ``--help`` stays instant.
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import errno
 import os
+import re
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -25,6 +27,19 @@ _LARGEST_INT = 2**31 - 1  # mallopt takes a C int: 4 GB cannot be said, just und
 
 class UserError(Exception):
     """A mistake of the person at the keyboard; one sentence naming the thing and the mend."""
+
+
+def pattern(text: str) -> str:
+    """A regular expression, as the ``type`` of an option.
+
+    Raises:
+        argparse.ArgumentTypeError: it is none.
+    """
+    try:
+        re.compile(text)
+    except re.error as error:
+        raise argparse.ArgumentTypeError(f"{text!r} is no regular expression: {error}") from None
+    return text
 
 
 @contextlib.contextmanager

@@ -192,8 +192,8 @@ def _refuse_early(args: argparse.Namespace) -> None:
         value = getattr(args, name)
         if value is not None and value < 1:
             raise UserError(f"--{name} is {value}; give 1 or more")
-    if args.seed < 0:
-        raise UserError(f"--seed is {args.seed}; give 0 or more")
+    if not 0 <= args.seed < 2**63:
+        raise UserError(f"--seed is {args.seed}; give 0 or more, below 2**63")
     if args.samples is not None and not args.policy:
         raise UserError("--samples needs a policy to sample from; add --policy")
     if args.temperature is not None and args.samples is None:

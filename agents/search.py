@@ -218,10 +218,13 @@ def _towards_makespans(
     The makespan alone says nothing about most moves; the sum of the excesses does.  Where it
     reaches zero the next makespan is aimed for, otherwise the attempt goes on more slowly.
     """
-    best, cost = start, start.cost(instance, objective)
+    # A start may hold jobs back; its sequences alone may be better, and are what goes on.
+    here = Annealing(instance, objective, seed, start).schedule()
+    best = min(start, here, key=lambda one: one.cost(instance, objective))
+    cost = best.cost(instance, objective)
     scale = cost / max(1e-300, best.machine_finishes(instance).max())  # weight, and per_job
     floor = least_cost(instance, objective) * CLOSE
-    here, moves, attempt = start, TRIAL_MOVES, 0
+    moves, attempt = TRIAL_MOVES, 0
     while cost > floor:
         aim = _next_makespan(instance, cost / scale, floor / scale)
         relaxed = dataclasses.replace(

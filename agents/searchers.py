@@ -68,6 +68,8 @@ class Searched:
         return deciding == "dispatch"
 
     def solve(self, instances: Sequence[Instance], setting: Setting) -> Answers:
+        if not all(can_anneal_graph(with_true_durations(one)) for one in instances):
+            _load_solver()
         for one in {_kind(one): one for one in instances}.values():
             # Compiles, or loads what was compiled before.
             start = self._first(one, None, setting, Budget(seconds=1.0))
@@ -165,8 +167,7 @@ class CpSat:
         return deciding == "dispatch"
 
     def solve(self, instances: Sequence[Instance], setting: Setting) -> Answers:
-        # Loads OR-tools and PyJobShop, which is not the time of the first instance.
-        from hetsched.agents import exact_loads, exact_model, exact_pyjobshop  # noqa: F401
+        _load_solver()
         from hetsched.agents.exact import solve_exact
 
         hints: list[Schedule | None] = [None] * len(instances)
@@ -193,6 +194,11 @@ class CpSat:
             seconds=np.array([shared + result.seconds for result in results]),
             decisions=np.array([one.num_jobs for one in instances]),
         )
+
+
+def _load_solver() -> None:
+    """Load OR-tools and PyJobShop, which is not the time of the first instance."""
+    from hetsched.agents import exact_loads, exact_model, exact_pyjobshop  # noqa: F401
 
 
 def _sample(

@@ -191,6 +191,8 @@ def teacher_rule(
     """
     if not config.decisions:
         return None
+    if config.teacher == "random":
+        raise ValueError("random teaches nothing; name another rule, such as heft, as the teacher")
     if config.teacher != "annealing":
         return make_rule(config.teacher)
     check_annealing(scenario, sizes[0])

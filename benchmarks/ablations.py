@@ -30,7 +30,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hetsched.benchmarks.ablations_variants import SIZES, Variant, variants
-from hetsched.cli import UserError, prepare_process, run
+from hetsched.cli import UserError, pattern, prepare_process, run
 
 if TYPE_CHECKING:
     from hetsched.benchmarks.ablations_report import Curve
@@ -118,8 +118,11 @@ def collect(chosen: Sequence[tuple[Variant, int]], options: argparse.Namespace) 
 
     kept: dict[tuple[str, int, int], Curve] = {}
     if options.results.is_file():
-        rows = json.loads(options.results.read_text(encoding="utf-8"))["curves"]
-        kept = {(one["variant"], one["seed"], one["budget"]): Curve(**one) for one in rows}
+        try:
+            rows = json.loads(options.results.read_text(encoding="utf-8"))["curves"]
+            kept = {(one["variant"], one["seed"], one["budget"]): Curve(**one) for one in rows}
+        except (ValueError, KeyError, TypeError):
+            raise UserError(f"{options.results} cannot be read; give another --results") from None
     for variant, seed in chosen:
         folder = _folder(variant, seed, options)
         if (folder / "finished").exists():
@@ -176,7 +179,13 @@ def report(curves: Sequence[Curve], options: argparse.Namespace) -> None:
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     add: Any = parser.add_argument
-    add("--variants", default="", metavar="REGEX", help="whose name it finds (default: all)")
+    add(
+        "--variants",
+        type=pattern,
+        default="",
+        metavar="REGEX",
+        help="whose name it finds (default: all)",
+    )
     add("--seeds", type=int, default=3, metavar="N", help="trainings of each (default 3)")
     add(
         "--decisions", type=int, default=120_000, metavar="N", help="of a run (default %(default)s)"

@@ -67,44 +67,49 @@ def as_json(curves: Sequence[Curve]) -> str:
 
 @dataclass(frozen=True)
 class Row:
-    """A variant: mean over trainings of the best validation, its spread, the last, CPU seconds."""
+    """A variant: means over trainings of the last validation, of the best one, of CPU seconds.
+
+    The last one ranks: the best is the least of more numbers where more was validated.
+    """
 
     variant: str
-    best: float
-    spread: float
     last: float
+    spread: float
+    best: float
     cpu_seconds: float
     trainings: int
 
 
 def rows(curves: Sequence[Curve]) -> list[Row]:
-    """By variant, best first."""
+    """By variant, in the order of the last validation."""
     groups: dict[str, list[Curve]] = {}
     for one in curves:
         groups.setdefault(one.variant, []).append(one)
     found = [
         Row(
             variant=name,
-            best=float(np.mean([one.best for one in some])),
-            spread=float(np.std([one.best for one in some], ddof=1)) if len(some) > 1 else np.nan,
             last=float(np.mean([one.ratio[-1] for one in some])),
+            spread=float(np.std([one.ratio[-1] for one in some], ddof=1))
+            if len(some) > 1
+            else np.nan,
+            best=float(np.mean([one.best for one in some])),
             cpu_seconds=float(np.mean([one.cpu_seconds[-1] for one in some])),
             trainings=len(some),
         )
         for name, some in groups.items()
     ]
-    return sorted(found, key=lambda row: row.best)
+    return sorted(found, key=lambda row: row.last)
 
 
 def table(curves: Sequence[Curve], says: Mapping[str, str]) -> str:
     """For a terminal."""
-    form = "{:24} {:>7} {:>7} {:>7} {:>7} {:>3}  {}"
-    lines = [form.format("variant", "best", "±", "last", "CPU s", "n", "")]
+    form = "{:30} {:>7} {:>7} {:>7} {:>7} {:>3}  {}"
+    lines = [form.format("variant", "last", "±", "best", "CPU s", "n", "")]
     for row in rows(curves):
         spread = "-" if np.isnan(row.spread) else f"{row.spread:.4f}"
-        numbers = (f"{row.best:.4f}", spread, f"{row.last:.4f}", f"{row.cpu_seconds:.0f}")
+        numbers = (f"{row.last:.4f}", spread, f"{row.best:.4f}", f"{row.cpu_seconds:.0f}")
         lines.append(form.format(row.variant, *numbers, row.trainings, says.get(row.variant, "")))
-    lines.append("validation cost over that of the best rule; ±: between trainings")
+    lines.append("validation cost over that of the best rule at the end; ±: between trainings")
     return "\n".join(lines)
 
 
@@ -132,7 +137,7 @@ def draw(curves: Sequence[Curve], path: Path) -> None:
         axis.legend(fontsize=7)
     last = axes[len(names)]
     for row in rows(curves):
-        height, spread = _percent(row.best, best), 100 * np.nan_to_num(row.spread) / best
+        height, spread = _percent(row.last, best), 100 * np.nan_to_num(row.spread) / best
         last.errorbar(row.cpu_seconds, height, yerr=spread, fmt="o", capsize=2)
         label = last.annotate(
             row.variant, (row.cpu_seconds, height), (4, 2),
@@ -140,7 +145,7 @@ def draw(curves: Sequence[Curve], path: Path) -> None:
         )  # fmt: skip
         label.set_in_layout(False)
     last.margins(x=0.25)
-    last.set_title("best against CPU seconds of the run", fontsize=9)
+    last.set_title("last against CPU seconds of the run", fontsize=9)
     for axis in axes[: len(names) + 1]:
         axis.grid(alpha=0.3)
         axis.tick_params(labelsize=8)

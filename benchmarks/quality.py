@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING
 
 from hetsched.benchmarks.quality_results import Result, Task, Trained, carry_out, trained
 from hetsched.benchmarks.quality_sets import BENCHES, Bench, default_data, load
-from hetsched.cli import UserError, prepare_process, run
+from hetsched.cli import UserError, pattern, prepare_process, run, user_input
 
 if TYPE_CHECKING:
     from hetsched.benchmarks.quality_tables import Panel
@@ -54,13 +54,17 @@ def given(policies: Sequence[str]) -> list[Trained]:
         UserError: another form, a name that cannot be used, or two of a name, scenario and seed.
         CheckpointError: a file that cannot be read.
     """
+    from hetsched.agents.contenders import is_taken
+
     found: list[Trained] = []
     for word in policies:
         name, equals, path = word.partition("=")
         if not equals or not name.strip() or not path:
             raise UserError(f"--policy {word!r} must read NAME=PATH")
-        if name == "learned" or set(name) & set("@+/~"):
-            raise UserError(f"--policy {word!r}: choose a name other than learned, without @+/~")
+        if name == "learned" or is_taken(name) or set(name) & set("@+/~"):
+            raise UserError(
+                f"--policy {word!r}: choose a name without @+/~ that no rule or solver has"
+            )
         one = trained(name, Path(path))
         for other in found:
             same = (other.name, other.scenario, other.seed) == (name, one.scenario, one.seed)
@@ -139,8 +143,14 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     add = parser.add_argument
     add("--data", type=Path, default=default_data(), help="folder of the benchmark sets")
-    add("--sets", default="", metavar="REGEX", help="sets whose name it finds (default: all)")
-    add("--contenders", default="", metavar="REGEX", help="likewise")
+    add(
+        "--sets",
+        type=pattern,
+        default="",
+        metavar="REGEX",
+        help="sets whose name it finds (default: all)",
+    )
+    add("--contenders", type=pattern, default="", metavar="REGEX", help="likewise")
     add("--policy", action="append", default=[], metavar="NAME=PATH",
         help="a checkpoint to measure beside the one that ships, on the sets of its scenario; "
         "checkpoints of one NAME are training seeds of the same thing")  # fmt: skip
@@ -178,11 +188,17 @@ def compare(options: argparse.Namespace) -> None:
             print(f"{one.name} is left out: no {options.data / str(one.path)}", file=sys.stderr)
     if not benches:
         raise UserError(f"no set below {options.data} is called {options.sets!r}; see --sets")
+    for bench in BENCHES:
+        if any((options.results / bench.name).glob("*.json")) and not bench.available(options.data):
+            raise UserError(
+                f"{bench.name} has results, but there is no {options.data / str(bench.path)} to "
+                "show them by; give the folder of the sets as --data, or another --results"
+            )
+    with user_input(f"--data {options.data}"):
+        sizes = {one.name: len(load(one, options.data).instances) for one in benches}
     if not options.draw_only:
         every = [
-            task
-            for bench in benches
-            for task in tasks(bench, len(load(bench, options.data).instances), others, options)
+            task for bench in benches for task in tasks(bench, sizes[bench.name], others, options)
         ]
         if options.again:
             for task in every:
@@ -202,7 +218,8 @@ def report(benches: Sequence[Bench], options: argparse.Namespace) -> None:
             continue
         ours = shipped(bench.scenario)
         fingerprint = None if ours is None else ours.fingerprint
-        shown = panel(bench, load(bench, options.data), options.results, fingerprint)
+        some = load(bench, options.data)
+        shown = panel(bench, some, options.results, fingerprint, options.threads)
         if not shown.points:
             continue
         panels.append(shown)

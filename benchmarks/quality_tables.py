@@ -54,18 +54,21 @@ class Panel:
     others: dict[str, float]
 
 
-def panel(bench: Bench, some: InstanceSet, results: Path, shipped: str | None) -> Panel:
+def panel(
+    bench: Bench, some: InstanceSet, results: Path, shipped: str | None, threads: int = 1
+) -> Panel:
     """What is kept of a set, best first.
 
     Args:
         shipped: fingerprint of the policy that ships; what an earlier one did is left out.
+        threads: what was measured with another number of them is left out.
     """
     name = base_of(some)
     base = some.references[name].astype(float)
     groups: dict[str, list[Result]] = defaultdict(list)
     for path in sorted((results / bench.name).glob("*.json")):
         one = read(path)
-        if one is None or not one.count:
+        if one is None or not one.count or one.threads != threads:
             continue
         if one.checkpoint and one.seed is None and one.checkpoint != shipped:
             continue

@@ -70,8 +70,8 @@ def stages(paths: Sequence[Path]) -> list[Trained]:
         if not path.is_dir():
             found.append(trained(WHOLE, path))
             continue
-        if not (path / "best.safetensors").is_file():
-            raise UserError(f"{path} holds no best.safetensors; give the folder of a finished run")
+        if not (path / "last.safetensors").is_file():
+            raise UserError(f"{path} is no finished run; go on with it by --resume first")
         if (path / "warm_start.safetensors").is_file():
             found.append(trained(WARM, path / "warm_start.safetensors"))
         found.append(trained(WHOLE, path / "best.safetensors"))
@@ -143,12 +143,14 @@ def compare(options: argparse.Namespace) -> None:
     benches = [one for one in BENCHES if one.scenario == scenario and one.available(options.data)]
     if not benches:
         raise UserError(f"there is no set of {scenario} below {options.data}; see --data")
-    rows: list[Spread] = []
-    for bench in benches:
-        samples = 0 if options.no_samples or not bench.samples else bench.samples[-1]
-        rows += measure_set(bench, load(bench, options.data), policies, samples)
     path = options.results / f"{scenario}.json"
     path.parent.mkdir(parents=True, exist_ok=True)
+    with user_input(f"--data {options.data}"):
+        sets = [load(bench, options.data) for bench in benches]
+    rows: list[Spread] = []
+    for bench, some in zip(benches, sets, strict=True):
+        samples = 0 if options.no_samples or not bench.samples else bench.samples[-1]
+        rows += measure_set(bench, some, policies, samples)
     text = ",\n".join(json.dumps(asdict(row)) for row in rows)
     path.write_text(f"[\n{text}\n]\n", encoding="utf-8")
     print(table(rows))

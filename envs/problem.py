@@ -44,7 +44,7 @@ class Problem:
         tails: (B, J) float64, longest path of fastest durations after the job.
         time_scale: (B,) float64, mean over jobs of the fastest expected duration.
         dense: slot k is machine k.
-        noisy: some actual duration differs from its expectation.
+        noisy: some instance has ``actual_times``, which its decisions must not see.
     """
 
     instances: tuple[Instance, ...]

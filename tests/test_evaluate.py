@@ -175,6 +175,7 @@ def test_dispatch_marks_what_knows_the_future(
         ((*TINY, "--threads", "0"), "--threads is 0; give 1 or more"),
         ((*TINY, "--count", "0"), "--count is 0; give 1 or more"),
         ((*TINY, "--batch", "0"), "--batch is 0; give 1 or more"),
+        ((*TINY, "--seed", str(2**64)), "give 0 or more, below 2**63"),
         ((*TINY, "--seed", "-1"), "--seed is -1; give 0 or more"),
         ((*TINY, "--json", "no/such/folder.json"), "--json: there is no folder 'no/such'"),
         (("--scenario", "hitzges", "--file", "none.npz"), "--file: "),

@@ -179,12 +179,35 @@ def test_the_results_of_an_earlier_shipped_policy_are_not_shown(data: Path, tmp_
     assert tables.panel(bench, some, tmp_path, "new").points == ()
 
 
+def test_what_other_numbers_of_threads_made_is_not_shown(data: Path, tmp_path: Path) -> None:
+    made = results.Result(TINY, "lpt", threads=2, cost=[3.0, 2.0], seconds=[1.0, 1.0])
+    made.write(tmp_path / TINY / "lpt.json")
+    bench = next(one for one in sets.BENCHES if one.name == TINY)
+    some = sets.load(bench, data)
+    assert tables.panel(bench, some, tmp_path, None).points == ()
+    assert len(tables.panel(bench, some, tmp_path, None, threads=2).points) == 1
+
+
+def test_a_damaged_set_is_one_sentence(
+    run: Any, data: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (data / "rcmax" / "20x4.npz").write_bytes(b"nothing")
+    with pytest.raises(SystemExit) as caught:
+        run()
+    assert caught.value.code == 2
+    assert capsys.readouterr().err.count("\n") == 1
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
         (["--sets", "none-such"], "none-such"),
         (["--policy", "nothing"], "NAME=PATH"),
         (["--policy", "learned=x.safetensors"], "choose a name"),
+        (["--policy", "atc=x.safetensors"], "that no rule or solver has"),
+        (["--policy", "annealing=x.safetensors"], "that no rule or solver has"),
+        (["--sets", "("], "'(' is no regular expression"),
+        (["--sets", "dag"], "has results, but there is no"),
         (["--policy", "a=none-such.safetensors"], "no checkpoint"),
         (["--budget", "0"], "above 0"),
     ],

@@ -222,6 +222,14 @@ def test_times_with_few_decimals_become_whole_and_others_are_rounded_down():
     assert third.durations[0] <= third.per_time / 3 < third.durations[0] + 1
 
 
+def test_weights_of_any_unit_count():
+    instance = Instance.from_matrix([[3.0], [2.0]], due_times=[0, 0], weights=[1e-11, 3e-11])
+    ticks = to_ticks(instance, Objective(weighted_tardiness=1))
+    assert ticks.tardiness.tolist() == [1, 3]
+    found = solve_exact(instance, Objective(weighted_tardiness=1), time_limit=10)
+    assert found.cost == pytest.approx(2 * 3e-11 + 5 * 1e-11)
+
+
 def test_timing_again_removes_idle_time_and_keeps_the_order():
     instance = Instance.from_matrix([[3, 9], [4, 9], [9, 2]], release_times=[1, 0, 5])
     schedule = timed_again(instance, np.array([0, 2, 5]), np.array([50, 70, 60]))

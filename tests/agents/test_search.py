@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import time
 
 import numpy as np
@@ -100,6 +101,16 @@ def test_a_makespan_that_only_rounding_separates_from_the_least_ends_the_search(
         began = time.process_time()
         improve(instance, MAKESPAN, start, Budget(seconds=0.3), seed=seed)
         assert time.process_time() - began < 5
+
+
+def test_a_start_that_holds_jobs_back_is_not_what_a_makespan_search_ends_with() -> None:
+    times = np.random.default_rng(1).integers(1, 30, (12, 3)).astype(float)
+    instance = Instance.from_matrix(times)
+    start = first_schedule(instance, MAKESPAN)
+    late = dataclasses.replace(start, starts=start.starts + 1000, ends=start.ends + 1000)
+    budget = Budget(moves=2000)
+    found = improve(instance, MAKESPAN, late, budget).cost(instance, MAKESPAN)
+    assert found <= start.cost(instance, MAKESPAN)
 
 
 def test_time_spent_before_a_search_counts_however_many_threads_search() -> None:

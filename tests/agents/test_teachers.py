@@ -241,6 +241,8 @@ def test_a_teacher_that_cannot_teach_the_scenario_is_refused() -> None:
     )
     with pytest.raises(ValueError, match="needs machines of capacity 1 and known durations"):
         teacher_rule(config, shared, ((4, 2),))
+    with pytest.raises(ValueError, match="random teaches nothing"):
+        teacher_rule(dataclasses.replace(config, teacher="random"), shared, ((4, 2),))
     with pytest.raises(ValueError, match="no rule is called 'nobody'"):
         teacher_rule(dataclasses.replace(config, teacher="nobody"), shared, ((4, 2),))
 

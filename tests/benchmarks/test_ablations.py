@@ -156,19 +156,26 @@ def test_curves_join_validations_and_cpu_seconds(tmp_path: Path) -> None:
                                 cpu_seconds=[0.0, 3.0, 5.0])  # fmt: skip
     row = ablations_report.rows([curve, other])[0]
     assert (row.best, row.last, row.cpu_seconds) == pytest.approx((1.4, 1.45, 4.0))
-    assert row.spread == pytest.approx(np.std([1.5, 1.3], ddof=1))
+    assert row.spread == pytest.approx(np.std([1.5, 1.4], ddof=1))
     assert row.trainings == 2
 
 
 @pytest.mark.parametrize(
     ("arguments", "said"),
-    [(["--variants", "none-such"], "none-such"), (["--draw-only"], "no finished runs")],
+    [
+        (["--variants", "none-such"], "none-such"),
+        (["--variants", "("], "is no regular expression"),
+        (["--draw-only"], "no finished runs"),
+        (["--draw-only", "--results", "DAMAGED"], "cannot be read; give another --results"),
+    ],
 )
 def test_mistakes_are_one_sentence(
     tmp_path: Path, arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    damaged = tmp_path / "damaged.json"
+    damaged.write_text("{")
+    places = ["--runs", str(tmp_path), "--results", str(tmp_path / "none.json")]
     with pytest.raises(SystemExit) as caught:
-        places = ["--runs", str(tmp_path), "--results", str(tmp_path / "none.json")]
-        ablations.main([*places, *arguments])
+        ablations.main([*places, *(one.replace("DAMAGED", str(damaged)) for one in arguments)])
     assert caught.value.code == 2
     assert said in capsys.readouterr().err

@@ -43,7 +43,7 @@ def test_stages_and_seeds_are_set_side_by_side(
     data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for seed in (1, 2):
-        for name in ("warm_start", "best"):
+        for name in ("warm_start", "best", "last"):
             save(tmp_path / f"run{seed}" / f"{name}.safetensors", seed)
     save(tmp_path / "other.safetensors", 3)
     runs = [str(tmp_path / name) for name in ("run1", "run2", "other.safetensors")]
@@ -73,7 +73,8 @@ def test_stages_and_seeds_are_set_side_by_side(
     [
         ({"a": (1, "hitzges"), "b": (1, "hitzges")}, "have the same training seed"),
         ({"a": (1, "hitzges"), "b": (2, "rcmax")}, "these are of hitzges and rcmax"),
-        ({"a": None}, "holds no best.safetensors"),
+        ({"a": None}, "is no finished run; go on with it by --resume"),
+        ({"a": (1, "hitzges", "best")}, "is no finished run"),
         ({"a": (1, "rcmax")}, "there is no set of rcmax below"),
     ],
 )
@@ -83,7 +84,9 @@ def test_mistakes_are_one_sentence(
     for name, what in make.items():
         (tmp_path / name).mkdir()
         if what is not None:
-            save(tmp_path / name / "best.safetensors", *what)
+            save(tmp_path / name / "best.safetensors", *what[:2])
+            if len(what) == 2:
+                save(tmp_path / name / "last.safetensors", *what)
     with pytest.raises(SystemExit) as caught:
         seeds.main([*(str(tmp_path / name) for name in make), "--data", str(data)])
     assert caught.value.code == 2
