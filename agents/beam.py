@@ -66,7 +66,7 @@ class Beam:
         return f"{self.policy.name}+beam@{self.width}"
 
     def hindsight(self, deciding: Deciding) -> bool:
-        return deciding == "dispatch"
+        return False  # refuses to dispatch
 
     def solve(self, instances: Sequence[Instance], setting: Setting) -> Answers:
         if setting.deciding != "plan":

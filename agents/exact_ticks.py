@@ -135,9 +135,8 @@ def to_ticks(instance: Instance, objective: Objective) -> Ticks:
 def _whole_factor(values: NDArray[np.float64], largest: float) -> tuple[float, bool]:
     """The smallest power of ten that makes all values whole, or the largest one allowed."""
     top = float(np.abs(values).max(initial=0.0))
-    first = (
-        max(0, -math.floor(math.log10(top))) if top > 0 else 0
-    )  # the largest counts as 1 or more
+    # From where the largest is 1 or more: the tolerance below is absolute.
+    first = max(0, -math.floor(math.log10(top))) if top > 0 else 0
     for exponent in range(first, first + 10):
         factor = 10.0**exponent
         if factor > largest:

@@ -255,6 +255,8 @@ class State:
             self.initial_bound = self.bound = bound
         self.last_reward, self.bound = self.bound - bound, bound
 
+    # ---- helpers -------------------------------------------------------------------------------
+
     def ready_on_slots(self, ready: Tensor) -> Tensor:
         """(B, J, 1) or (B, J, K): ready time of a job on the machine of each slot."""
         if ready.shape[2] == 1 or self.problem.dense:
