@@ -18,22 +18,20 @@ from typing import TYPE_CHECKING, NamedTuple
 import torch
 
 from hetsched.agents.rules_parts import (
+    ENDLESS_SLACK,
     INF,
-    NEVER,
     PerProblem,
+    acting_first,
     fastest_times,
-    lay_out,
-    on_slots,
     tolerance,
 )
+from hetsched.envs.reductions import on_modes
 
 if TYPE_CHECKING:
     from torch import Tensor
 
     from hetsched.envs.problem import Problem
     from hetsched.envs.simulator import State
-
-ENDLESS_SLACK = 1e6  # in units of k * mean duration: jobs without a due time come last, by w / p
 
 
 class _Fixed(NamedTuple):
@@ -65,7 +63,7 @@ def _fix(problem: Problem) -> _Fixed:
     return _Fixed(
         log_rate=(weight / problem.processing_times).clamp(min=1e-300).log(),
         order=order,
-        order_on_slots=on_slots(problem, order),
+        order_on_slots=on_modes(problem, order).expand(problem.processing_times.shape),
         sequential=(sequential & ~problem.arc_mask.any(1))[:, None],
     )
 
@@ -99,7 +97,7 @@ class AtcRule:
         else:
             when, acting = state.now[:, None, None], behind
         index = _log_atc(state, fixed, when, self.k * _mean_fastest(state))
-        return _scored(state, acting, index)
+        return acting_first(state, acting, index)
 
 
 class AtcsReadyRule:
@@ -130,7 +128,7 @@ class AtcsReadyRule:
         mean_p, setup = _mean_fastest(state), state.edge_setup()
         ready = state.edge_start() - setup  # (B, J, K), max(machine free, job ready)
         if state.deciding == "plan":
-            free = on_slots(state.problem, state.machine_free())
+            free = on_modes(state.problem, state.machine_free())
             when = _earliest(free, behind)
             acting = _first_machine(fixed, behind & (free <= when + tolerance(state)))
         else:
@@ -143,13 +141,7 @@ class AtcsReadyRule:
             mean_s = (setup * exists).sum((1, 2)) / count  # (B,)
             relative = setup / mean_s.clamp(min=1e-300)[:, None, None]
             index = index - relative / self.k2
-        return _scored(state, acting, index)
-
-
-def _scored(state: State, acting: Tensor, index: Tensor) -> Tensor:
-    """Acting edges by index, then WAIT, then the others by completion; all (B, J, K)."""
-    late = (state.edge_end() - state.now[:, None, None]) / state.problem.time_scale[:, None, None]
-    return lay_out(torch.where(acting, index, 2 * NEVER - late), NEVER)
+        return acting_first(state, acting, index)
 
 
 def _log_atc(state: State, fixed: _Fixed, when: Tensor, horizon: Tensor) -> Tensor:
@@ -177,7 +169,7 @@ def _behind_gate(state: State, fixed: _Fixed) -> Tensor:
     if state.deciding == "plan":
         off = _switched_off(state, fixed)
         if bool(off.any()):
-            end = end.masked_fill(on_slots(state.problem, off), INF)
+            end = end.masked_fill(on_modes(state.problem, off), INF)
     best = end.amin(2, keepdim=True)  # (B, J, 1)
     return state.legal() & (end <= best + tolerance(state)) & (end < INF)
 

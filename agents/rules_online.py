@@ -15,7 +15,7 @@ import torch
 from scipy.optimize import linear_sum_assignment
 from torch import Tensor
 
-from hetsched.agents.rules_parts import INF, NEVER, lay_out
+from hetsched.agents.rules_parts import INF, NEVER, by_completion, lay_out
 
 if TYPE_CHECKING:
     from hetsched.envs.simulator import State
@@ -40,7 +40,7 @@ class EctWaitRule:
         """(B, J * K + 1): 0, -1, ... in the order of laying out at edges that start now, lower
         than WAIT elsewhere."""
         layout = _Layout(state)
-        edges = _fallback(state)  # (B, J, K)
+        edges = by_completion(state)  # (B, J, K)
         flat = edges.flatten(1)  # (B, J * K)
         for position in range(layout.longest):
             action, start = layout.place_next()  # (B,)
@@ -130,12 +130,6 @@ class _Layout:
         return bool((self.units <= self.state.now[:, None, None]).any())
 
 
-def _fallback(state: State) -> Tensor:
-    """(B, J, K): below WAIT, by completion: for rows where nothing runs and nothing fits."""
-    late = (state.edge_end() - state.now[:, None, None]) / state.problem.time_scale[:, None, None]
-    return 2 * NEVER - late
-
-
 @dataclass(eq=False)
 class AlloxRule:
     """AlloX: the assignment of waiting jobs to (machine, position from the end) of least cost.
@@ -159,7 +153,7 @@ class AlloxRule:
 
         The assignment is solved row by row with scipy.
         """
-        edges = _fallback(state)
+        edges = by_completion(state)
         filled = edges.cpu().numpy()
         p = state.problem.processing_times.cpu().numpy()
         machines = state.problem.mode_machines.cpu().numpy()

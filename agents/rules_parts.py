@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 INF = float("inf")
+ENDLESS_SLACK = 1e6  # in units of k * mean duration: jobs without a due time come last, by weight
 NEVER = -1e9  # below the score of any edge: the action is only taken where nothing else is legal
 
 
@@ -80,16 +81,15 @@ def lay_out(edges: Tensor, wait: float = NEVER) -> Tensor:
     return torch.cat([flat, flat.new_full((len(flat), 1), wait)], dim=1)
 
 
-def on_slots(problem: Problem, per_machine: Tensor) -> Tensor:
-    """(B, J, K): the value of each slot's machine.
+def by_completion(state: State) -> Tensor:
+    """(B, J, K): below WAIT, earlier completions first: for edges that a rule does not want."""
+    late = (state.edge_end() - state.now[:, None, None]) / state.problem.time_scale[:, None, None]
+    return 2 * NEVER - late
 
-    Args:
-        per_machine: (B, M).
-    """
-    shape = problem.processing_times.shape
-    if problem.dense:
-        return per_machine[:, None, :].expand(shape)
-    return per_machine.gather(1, problem.mode_machines.flatten(1)).view(shape)
+
+def acting_first(state: State, acting: Tensor, index: Tensor) -> Tensor:
+    """(B, J * K + 1): acting edges by index, then WAIT, then the others; both (B, J, K)."""
+    return lay_out(torch.where(acting, index, by_completion(state)), NEVER)
 
 
 def fastest_times(state: State) -> Tensor:

@@ -13,7 +13,13 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from hetsched.agents.rules_parts import INF, NEVER, PerProblem, lay_out, tolerance
+from hetsched.agents.rules_parts import (
+    ENDLESS_SLACK,
+    INF,
+    PerProblem,
+    acting_first,
+    tolerance,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,8 +28,6 @@ if TYPE_CHECKING:
 
     from hetsched.envs.problem import Problem
     from hetsched.envs.simulator import State
-
-ENDLESS_SLACK = 1e6  # in units of k * mean duration: jobs without a due time count by w / path
 
 
 @dataclass(eq=False)
@@ -44,7 +48,7 @@ class TailRule:
     def scores(self, state: State) -> Tensor:
         """(B, J * K + 1): the tail at competing modes, lower than WAIT elsewhere."""
         index = self._tails(state.problem)[:, :, None]
-        return _scored(state, _competing(state), index.expand_as(state.edge_end()))
+        return acting_first(state, _competing(state), index.expand_as(state.edge_end()))
 
 
 def remaining_work(problem: Problem) -> Tensor:
@@ -107,7 +111,7 @@ class AtcTailsRule:
         weight = problem.weights.clamp(min=1e-300)[:, None, :]
         terms = (weight / path.clamp(min=1e-300)).log() - waits
         index = terms.masked_fill(path == -INF, -INF).logsumexp(2)  # (B, J), finite: i = j exists
-        return _scored(state, competing, index[:, :, None].expand_as(state.edge_end()))
+        return acting_first(state, competing, index[:, :, None].expand_as(state.edge_end()))
 
 
 def path_lengths(problem: Problem) -> Tensor:
@@ -141,9 +145,3 @@ def _competing(state: State) -> Tensor:
     behind = state.legal() & (end <= end.amin(2, keepdim=True) + tol) & (end < INF)
     start = state.edge_start()
     return behind & (start <= start.masked_fill(~behind, INF).amin((1, 2), keepdim=True) + tol)
-
-
-def _scored(state: State, competing: Tensor, index: Tensor) -> Tensor:
-    """Competing modes by index, then WAIT, then the others by completion; all (B, J, K)."""
-    late = (state.edge_end() - state.now[:, None, None]) / state.problem.time_scale[:, None, None]
-    return lay_out(torch.where(competing, index, 2 * NEVER - late), NEVER)

@@ -13,7 +13,7 @@ import numpy as np
 jit = numba.njit(cache=True, nogil=True)
 
 MIN_MIN, MAX_MIN, SUFFERAGE = 0, 1, 2
-ENDLESS_SLACK = 1e6
+ENDLESS_SLACK = 1e6  # that of rules_parts, which loads torch
 
 
 @jit
